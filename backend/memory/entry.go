@@ -10,13 +10,13 @@ import (
 type entry struct {
 	key     string
 	states  window.States
-	expires window.Instant // from then on nothing in it counts; 0 if nothing does now
-	reopens window.Instant // until then one more hit is denied; 0 if there is room
+	expires window.Instant // when its last hit stops counting; 0 if none counts now
+	reopens window.Instant // when one more hit fits again; 0 if it fits now
 
-	room [1]window.State // holds states while there is only one: each piece of memory to fetch makes a check dearer
+	room [1]window.State // holds states while there is only one, to save each check a fetch from memory
 }
 
-// newEntry makes the entry of a key, with room for the states of so many limits.
+// newEntry makes the entry of a key, with room for the states of its limits.
 func newEntry(key string, limits int) *entry {
 	e := &entry{key: key}
 	if e.states = e.room[:0]; limits > len(e.room) {
@@ -37,7 +37,7 @@ func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 	return d
 }
 
-// reopening returns the first moment at which one more hit fits every limit; 0 if it does now, or if nothing will help.
+// reopening returns when one more hit fits every limit; 0 if it fits now, or never.
 func reopening(states []window.State, limits []descriptors.Limit, now window.Instant) window.Instant {
 	latest := now
 	for i := range limits {
@@ -51,8 +51,8 @@ func reopening(states []window.State, limits []descriptors.Limit, now window.Ins
 	return latest
 }
 
-// rewind moves what lies after now into now. When the entry reopens is not known without its limits: at the latest when
-// nothing in it counts.
+// rewind moves hits after now into now, as the clock stepped back. It sets reopens to expires at the latest: without the
+// limits the exact moment is unknown.
 func (e *entry) rewind(now window.Instant) {
 	for _, s := range e.states {
 		s.Sum(now)
@@ -61,5 +61,5 @@ func (e *entry) rewind(now window.Instant) {
 	e.reopens = min(e.reopens, e.expires)
 }
 
-// dropExpired forgets the states that hold nothing.
+// dropExpired deletes the empty states.
 func (e *entry) dropExpired(now window.Instant) { e.states, e.expires = e.states.DropExpired(now) }

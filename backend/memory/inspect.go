@@ -10,7 +10,7 @@ import (
 
 var _ backend.Inspector = (*Store)(nil)
 
-// Inspect tells what a key holds. Only the finest buckets are kept; the coarser ones are sums of them.
+// Inspect returns what a key holds. Memory has only the finest buckets; coarser ones are sums of them.
 func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
@@ -26,7 +26,7 @@ func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limi
 	return states.Counts(limits, now), nil
 }
 
-// Reset forgets a key.
+// Reset deletes a key.
 func (s *Store) Reset(_ context.Context, key []byte) error {
 	if s.closed.Load() {
 		return backend.ErrClosed

@@ -93,7 +93,7 @@ func (s *Store) loadBlock(block []byte, now window.Instant) error {
 	return nil
 }
 
-// load takes in a saved entry, unless its key is there already.
+// load adds a saved entry, unless its key exists.
 func (s *Store) load(e *entry, now window.Instant) {
 	home := s.shardOf([]byte(e.key))
 	sh := &s.shards[home]
@@ -127,7 +127,7 @@ func decodeEntry(src []byte, now window.Instant) (*entry, error) {
 	return e, nil
 }
 
-// cut splits src after the bytes whose length stands in front.
+// cut splits src after its first field, which has its length in front.
 func cut(src []byte) (part, rest []byte, ok bool) {
 	size, n := binary.Uvarint(src)
 	if n <= 0 || size > uint64(len(src)-n) {

@@ -1,9 +1,9 @@
-// Package memory is the embedded store: counts in this process, bounded by a number of keys, saved to a directory now
-// and then so that a restart forgets little.
+// Package memory is the embedded store: counts in this process, bounded by a number of keys, and saved to a directory at
+// intervals so that a restart loses little.
 //
-// When it is full, a key that has room left makes way for a new one, of some the one that expires first; its count is
-// lost. A key over its limit stays, so that a flood of new keys buys nobody a fresh count. Only if all of 512 keys are over
-// their limits does one of them go: the one that reopens first. Both are counted ([Stats]).
+// When it is full, a new key replaces one below its limit, whose count is lost. Keys over their limits stay, so that a
+// flood of new keys resets no count. Only if 512 keys are all over their limits is one of them evicted, the one that
+// reopens first. [Stats] counts both.
 package memory
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// shards is how many locks the keys are spread over; a power of two.
+// shards is the number of locks that share the keys; a power of two.
 const shards = 256
 
-// sweptAtOnce is how many shards a sweep, one a second, goes through: all within a minute.
+// sweptAtOnce is how many shards are swept each second, so that all are within a minute.
 const sweptAtOnce = 5
 
-// Config says how a store is to be.
+// Config configures a store.
 type Config struct {
-	// MaxKeys is how many keys it holds at most. A key of 40 bytes and one limit takes about 250 bytes, and 16 more
+	// MaxKeys is the most keys that it holds. A key of 40 bytes and one limit takes about 250 bytes, and 16 more
 	// for each bucket beyond the first that holds hits. At least 1.
 	MaxKeys int
-	// Dir is where the counters are saved, "" for nowhere. It is made if it is missing.
+	// Dir is where counters are saved, "" for nowhere. Open makes it if it is missing.
 	Dir string
 	// SaveEvery is the time between two saves; 0 saves only on Close.
 	SaveEvery time.Duration
@@ -40,11 +40,11 @@ type Config struct {
 	Log *slog.Logger // needed with Dir
 }
 
-// Stats are totals since the start, but for Keys.
+// Stats are totals since the start, except Keys.
 type Stats struct {
 	Keys        int64  // keys held now
 	EvictedOpen uint64 // keys with room left that were evicted, with their counts
-	EvictedOver uint64 // keys over their limit that were evicted because all were
+	EvictedOver uint64 // keys over their limit that were evicted, as all keys seen were over theirs
 }
 
 // Store is a backend.Counter in this process.
@@ -54,7 +54,7 @@ type Store struct {
 	shards [shards]shard
 
 	keys, evictedOpen, evictedOver atomic.Int64
-	swept                          atomic.Uint64 // shards so far
+	swept                          atomic.Uint64 // shards swept since the start
 
 	closed  atomic.Bool
 	stop    context.CancelFunc
@@ -62,8 +62,8 @@ type Store struct {
 	lock    *os.File // of the directory; nil if nothing is saved
 }
 
-// shard holds the keys of one lock. Whoever changes entries reads the clock under the lock, or a goroutine that had to
-// wait would seem to step back in time.
+// shard holds the keys of one lock. Read the clock under the lock: for a goroutine that read it before and had to wait,
+// time would seem to step back.
 type shard struct {
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -72,7 +72,7 @@ type shard struct {
 var _ backend.Counter = (*Store)(nil)
 
 // Open makes a store and loads what was saved in its directory. A directory that cannot be used, or a torn file, is
-// logged as a warning: the store then counts without it.
+// logged as a warning, and the store counts without it.
 func Open(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -93,7 +93,7 @@ func Open(c Config) *Store {
 	return s
 }
 
-// every calls f once an interval until ctx ends.
+// every calls f at each interval until ctx ends.
 func (s *Store) every(ctx context.Context, interval time.Duration, f func()) {
 	tick := time.Tick(interval)
 	for {
@@ -106,7 +106,7 @@ func (s *Store) every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// Close saves the counters and ends the store. Calls of Decide that are under way may go unsaved.
+// Close saves the counters and ends the store. Hits of concurrent calls of Decide may not be saved.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -126,7 +126,7 @@ func (s *Store) Stats() Stats {
 
 func (s *Store) now() window.Instant { return window.At(s.config.Now()) }
 
-// Decide answers at once; it never waits for anything but the lock of a key's shard.
+// Decide answers at once: it waits only for the lock of a key's shard.
 func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Validate(checks, out); err != nil {
 		return err
@@ -144,8 +144,8 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 	return nil
 }
 
-// decideIn decides a check in its key's shard. It returns the entry if that is new. The clock is read under the lock:
-// read before it, a goroutine that had to wait would seem to step back, and fold newer hits into an old bucket.
+// decideIn decides a check in its key's shard, and returns the entry if it is new. It reads the clock under the lock, as
+// shard demands: otherwise newer hits would be folded into an old bucket.
 func (s *Store) decideIn(sh *shard, c *backend.Check, out *backend.Decision) (added *entry, now window.Instant) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -172,15 +172,15 @@ func (s *Store) shardOf(key []byte) int {
 	return int(maphash.Bytes(s.seed, key) & (shards - 1))
 }
 
-// sweep has a part of the shards delete the keys in which nothing counts any more.
+// sweep deletes the keys of some shards in which nothing counts.
 func (s *Store) sweep() {
 	for range sweptAtOnce {
 		s.keys.Add(-s.shards[s.swept.Add(1)%shards].sweep(s.now))
 	}
 }
 
-// sweep deletes the keys in which nothing counts by the clock, and returns how many they were. In the others it moves what
-// lies after the clock's now into now: a key that nobody asks for would keep a moment of the future, and so stay.
+// sweep deletes the keys in which nothing counts, and returns their number. In the others it moves hits after now into now:
+// after a step back of the clock, a key that nobody asks for would otherwise stay until then.
 func (sh *shard) sweep(clock func() window.Instant) (deleted int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

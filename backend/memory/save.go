@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// The file begins with this line. Then come blocks: the length and the CRC-32C of what follows, 4 bytes each, little
-// endian, then whole entries. A block of length 0 ends the file.
+// The file begins with this line. Blocks follow: the length of the entries and their CRC-32C, 4 bytes each, little endian,
+// then whole entries. A block of length 0 ends the file.
 const (
 	header    = "weir counters 1\n"
 	fileName  = "counters"
@@ -25,8 +25,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// saveOrWarn saves in the background, where nobody waits for the error. A directory that another process had, the one
-// that this one replaces perhaps, is asked for again.
+// saveOrWarn saves in the background, where nobody waits for the error. If another process had the directory, perhaps the
+// one that this process replaces, it first tries to lock it again.
 func (s *Store) saveOrWarn() {
 	if s.lock == nil {
 		var err error
@@ -43,7 +43,7 @@ func (s *Store) saveOrWarn() {
 // save writes all counters to a new file and renames it over the old one, so that a crash leaves one of the two.
 func (s *Store) save() error {
 	path := filepath.Join(s.config.Dir, fileName)
-	_ = os.Remove(path + ".new") // what a crash left may let others read; if it stays, making the new one tells why
+	_ = os.Remove(path + ".new") // a file that a crash left may be readable by others; if it cannot be removed, creating it fails
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("saving counters: %w", err)
@@ -98,7 +98,7 @@ func (e *entry) encode(dst []byte) []byte {
 	return dst
 }
 
-// writeBlocks writes entries in blocks of about blockSize, so that a torn file loses little.
+// writeBlocks writes entries in blocks of about blockSize, so that little of a torn file is lost.
 func writeBlocks(w *bufio.Writer, entries []byte) {
 	for len(entries) > 0 {
 		n := 0
@@ -117,9 +117,9 @@ func writeBlock(w *bufio.Writer, block []byte) {
 	_, _ = w.Write(block)
 }
 
-// lockDirectory makes the directory if it is missing, for this user alone, and proves that it can be written. Keys hold
-// values of descriptors. One that is there stays as it is: it may be a volume's, or shared with others. The lock, while
-// the file is open, keeps a second process out, which would overwrite the counters.
+// lockDirectory makes the directory if it is missing, readable by this user alone as keys hold values of descriptors, and
+// proves that it can be written. An existing directory keeps its mode: it may be a volume, or shared. While the file is
+// open, its lock keeps out a second process, which would overwrite the counters.
 func lockDirectory(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -128,7 +128,7 @@ func lockDirectory(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	_ = f.Chmod(0o600) // with one that was there others could keep weir out; another owner's stays as it is
+	_ = f.Chmod(0o600) // others could hold the lock of an existing file; that of another owner keeps its mode
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		err = fmt.Errorf("data directory %s is in use by another process, or cannot be locked: %w", path, err)
 		return nil, errors.Join(err, f.Close())
@@ -136,7 +136,7 @@ func lockDirectory(path string) (*os.File, error) {
 	return f, nil
 }
 
-// syncDirectory makes a rename in a directory outlast a power failure.
+// syncDirectory makes a rename in a directory survive a power failure.
 func syncDirectory(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

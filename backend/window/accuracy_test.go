@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +40,9 @@ var counters = []struct {
 	make func(t *testing.T, n int) counter
 }{
 	{"`sliding_window`", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.SlidingWindow) }},
-	{"the same, leases, 1 replica", func(t *testing.T, n int) counter { return newFleet(t, n, 1) }},
-	{"the same, leases, 3 replicas", func(t *testing.T, n int) counter { return newFleet(t, n, 3) }},
-	{"the same, leases, 10 replicas", func(t *testing.T, n int) counter { return newFleet(t, n, 10) }},
+	{"with leases, 1 replica", func(t *testing.T, n int) counter { return newFleet(t, n, 1) }},
+	{"with leases, 3 replicas", func(t *testing.T, n int) counter { return newFleet(t, n, 3) }},
+	{"with leases, 10 replicas", func(t *testing.T, n int) counter { return newFleet(t, n, 10) }},
 	{"`sliding_log`", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.SlidingLog) }},
 	{"`fixed_window`", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.FixedWindow) }},
 	{"`token_bucket`, burst N", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.TokenBucket) }},
@@ -303,25 +304,41 @@ func table(t *testing.T, n, windows int) string {
 		arrivals[i] = tr.make(n, windows)
 		_, exact[i] = measure(ofWeir(t, n, descriptors.SlidingLog), n, arrivals[i], nil)
 	}
+	var rows []*row
 	for _, of := range counters {
-		fmt.Fprintf(&b, "| %s |", of.name)
+		var cells strings.Builder
 		most := 0
 		for i, tr := range traffics {
 			a, _ := measure(of.make(t, n), n, arrivals[i], exact[i])
 			most = max(most, a.bytes)
 			share := func(part int) string { return fmt.Sprintf("%.2g", 100*float64(part)/float64(a.asked)) }
-			fmt.Fprintf(&b, " %.3g · %s · %s |", float64(a.worst)/float64(n), share(a.early), share(a.differing))
+			fmt.Fprintf(&cells, " %.3g · %s · %s |", float64(a.worst)/float64(n), share(a.early), share(a.differing))
 			checkPromises(t, of.name, tr.name, n, a)
 		}
-		fmt.Fprintf(&b, " %d |\n", most)
+		i := slices.IndexFunc(rows, func(r *row) bool { return r.cells == cells.String() })
+		if i < 0 {
+			i = len(rows)
+			rows = append(rows, &row{cells: cells.String()})
+		}
+		rows[i].names = append(rows[i].names, of.name)
+		rows[i].bytes = append(rows[i].bytes, fmt.Sprint(most))
+	}
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s |%s %s |\n", strings.Join(r.names, "; "), r.cells, strings.Join(slices.Compact(r.bytes), "; "))
 	}
 	return b.String()
+}
+
+// row holds the algorithms that decide alike.
+type row struct {
+	names, bytes []string
+	cells        string
 }
 
 // checkPromises holds what was measured against what README.md and the textbooks say.
 func checkPromises(t *testing.T, name, traffic string, n int, a accuracy) {
 	t.Helper()
-	rolling := strings.HasPrefix(name, "the same") || strings.Contains(name, "sliding")
+	rolling := strings.HasPrefix(name, "with leases") || strings.Contains(name, "sliding")
 	switch {
 	case rolling && a.worst > n, a.worst > 2*n:
 		t.Errorf("%s of %d at %s admits %d in some window", name, n, traffic, a.worst)

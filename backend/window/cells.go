@@ -8,11 +8,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Cells counts the hits of one limit of one key on the finest level only, with a running sum: a cell for each bucket
-// that holds hits, oldest first. It drops what has left and returns the sum. A fixed window is the case of one bucket
-// as wide as the window that stops counting when it ends; a log is that of a cell for each microsecond in which
-// something was counted. Reading and adding cost amortised constant time. It is the [State] of all algorithms but the
-// token bucket.
+// Cells is the [State] of all algorithms except the token bucket. It has a cell for each bucket of the finest level that
+// holds hits, oldest first, and their running sum. A fixed window is one bucket, as wide as the window, that stops counting
+// when it ends; a log has buckets of a microsecond. Reading and adding cost amortised constant time.
 type Cells struct {
 	window    time.Duration
 	sum       uint64
@@ -35,7 +33,7 @@ func (s *Cells) Matches(l *descriptors.Limit) bool {
 	return s.window == l.Window && s.algorithm == l.Algorithm && s.precision == uint32(l.Precision/time.Millisecond)
 }
 
-// SetRate does nothing: hits leave with their bucket, whatever the number of requests.
+// SetRate does nothing: hits leave with their bucket, at any rate.
 func (s *Cells) SetRate(*descriptors.Limit, Instant) {}
 
 func (s *Cells) width() Instant {
@@ -48,8 +46,8 @@ func (s *Cells) width() Instant {
 	return Instant(s.precision) * 1000
 }
 
-// leaves returns the first moment at which a bucket no longer counts: a window after it began, and where a hit may have
-// come at any moment of it, a precision more.
+// leaves returns when a bucket stops counting: a window after it began and, as its hits may have come at its end, a
+// precision later.
 func (s *Cells) leaves(bucket int64) Instant {
 	return Instant(bucket)*s.width() + micros(s.window) + Instant(s.precision)*1000
 }
@@ -71,7 +69,7 @@ func (s *Cells) Sum(now Instant) uint64 {
 	return s.sum
 }
 
-// fold moves what lies in later buckets into the live one: the clock stepped back.
+// fold moves the hits of later buckets into the live one, after the clock stepped back.
 func (s *Cells) fold(live int64) {
 	var later uint64
 	for len(s.cells) > 0 && s.cells[len(s.cells)-1].bucket > live {
@@ -83,7 +81,7 @@ func (s *Cells) fold(live int64) {
 	}
 }
 
-// push counts hits in a bucket that no cell is later than.
+// push counts hits in a bucket that is not before any cell.
 func (s *Cells) push(bucket int64, hits uint64) {
 	if n := len(s.cells); n > 0 && s.cells[n-1].bucket == bucket {
 		s.cells[n-1].hits += hits
@@ -94,7 +92,7 @@ func (s *Cells) push(bucket int64, hits uint64) {
 
 func (s *Cells) clear() { s.sum, s.cells = 0, s.cells[:0] }
 
-// Add counts delta hits at now, up to MaxCount in all; a negative delta takes back the newest, at most all of them.
+// Add counts delta hits at now, up to MaxCount in all. A negative delta removes the newest hits, at most all of them.
 func (s *Cells) Add(now Instant, delta int64) {
 	sum := s.Sum(now)
 	if delta < 0 {
@@ -123,7 +121,7 @@ func (s *Cells) takeBack(hits uint64) {
 	}
 }
 
-// Until returns the first moment, now or later, at which at most keep of the hits that count now still do.
+// Until returns the first moment, now or later, at which at most keep of the hits that count now still count.
 func (s *Cells) Until(now Instant, keep uint64) Instant {
 	left := s.Sum(now)
 	if left <= keep {
@@ -136,7 +134,7 @@ func (s *Cells) Until(now Instant, keep uint64) Instant {
 	return s.leaves(s.cells[i].bucket)
 }
 
-// Expires returns the first moment from which nothing in the state counts, 0 if nothing does now.
+// Expires returns when the last hit stops counting; 0 if none counts now.
 func (s *Cells) Expires() Instant {
 	if s.sum == 0 {
 		return 0
@@ -144,8 +142,8 @@ func (s *Cells) Expires() Instant {
 	return s.leaves(s.cells[len(s.cells)-1].bucket)
 }
 
-// Buckets yields what counts at now, the oldest bucket first: when it begins, and its hits. Hits of later buckets,
-// after a step back of the clock, are yielded in now's bucket, which may then come more than once. It changes nothing.
+// Buckets yields the buckets that count at now, oldest first: when each begins, and its hits. After a step back of the
+// clock, hits of later buckets are yielded in now's bucket, which may then come more than once. It changes nothing.
 func (s *Cells) Buckets(now Instant) iter.Seq2[Instant, uint64] {
 	return func(yield func(Instant, uint64) bool) {
 		live := now.index(s.width())
@@ -170,7 +168,7 @@ func (s *Cells) Append(dst []byte) []byte {
 	return dst
 }
 
-// cells reads the cells of an empty s, false if they break a rule.
+// cells reads the cells into an empty s; false if they are invalid.
 func (r *reader) cells(s *Cells) (*Cells, bool) {
 	n := r.uvarint()
 	if r.torn || n > uint64(len(r.src))/2 { // a cell has two bytes at least

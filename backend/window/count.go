@@ -8,7 +8,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Counts tells an operator what a key holds of each of the limits. It changes nothing.
+// Counts returns what a key holds for each limit, for operators. It changes nothing.
 func (s States) Counts(limits []descriptors.Limit, now Instant) []backend.LimitCount {
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
@@ -29,7 +29,7 @@ func (s *Cells) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 	}
 	c := backend.NewLimitCount(*l, levels, time.UnixMicro(int64(now)))
 	if l.Algorithm == descriptors.SlidingLog {
-		c.Levels = nil // whose buckets are instants
+		c.Levels = nil // the buckets of a log are instants
 	}
 	return c
 }

@@ -2,8 +2,8 @@ package window
 
 import "time"
 
-// Instant is a moment on a store's clock: microseconds since the Unix epoch. Microseconds, because Redis tells no finer
-// time, and because a window of 292 years still fits beside it.
+// Instant is a moment on a store's clock, in microseconds since the Unix epoch: Redis has no finer time, and a window of
+// 292 years still fits.
 type Instant int64
 
 // At converts a time, rounding down.

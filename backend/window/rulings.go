@@ -8,13 +8,13 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// MaxCount is the most hits that a state holds; what is charged beyond it is dropped. It is the largest integer up to
-// which a Redis script counts exactly.
+// MaxCount is the most hits that a state holds; more are dropped. It is the largest integer that a Redis script counts
+// exactly.
 const MaxCount = 1<<53 - 1
 
-// Decide rules on a check; states[i] is that of limit i. Hits that are to be counted have to fit every limit: if they
-// do, all count them; if not, only the limits that charge always do. A look changes nothing. A refund takes hits back
-// from every limit, the newest first, never below zero, and is always allowed.
+// Decide decides a check; states[i] is that of limit i. If the hits fit every limit, all limits count them; if not, only
+// those that charge always. A look (0 hits) changes nothing. A refund removes hits from every limit, the newest first, never
+// below zero, and is always allowed.
 func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	allowed := true
 	for i := range c.Limits {
@@ -46,15 +46,15 @@ func size(c *backend.Check, i int) uint64 {
 	return 1
 }
 
-// ruling is the decision on a check, as far as its limits have been added.
+// ruling is the decision on a check by the limits added so far.
 type ruling struct {
 	backend.Decision
 	counts        bool          // the check counts hits
 	strictestWait time.Duration // of the strictest limit alone, if it denies
 }
 
-// add adds limit i: whether it is the strictest so far, and how long it makes the caller wait. before is its count when
-// the check came, size the hits that had to fit, state what the check has made of it.
+// add adds limit i: it may be the strictest so far, and make the caller wait. before is its count before the check, size
+// the hits that had to fit, state its state after the check.
 func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint64, now Instant) {
 	if !r.Allowed {
 		r.addDenied(i, state, l, before, size, now)
@@ -75,13 +75,13 @@ func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint
 		width := micros(l.Window)
 		reset = now.until(Instant(now.index(width)+1) * width)
 	}
-	if r.Strictest < 0 || remaining < r.Remaining || reset > r.ResetIn { // nothing fits before the last of the full ones resets
+	if r.Strictest < 0 || remaining < r.Remaining || reset > r.ResetIn { // if several are full, nothing fits before the last one resets
 		r.Strictest, r.Before, r.Remaining, r.ResetIn = i, before, remaining, reset
 	}
 }
 
-// addDenied adds a limit of a denied check. One that admitted it makes the caller wait, too, if it charged the
-// check all the same and is full now.
+// addDenied adds a limit of a denied check. A limit that admitted the check also makes the caller wait, if it charged the
+// check (always) and is full now.
 func (r *ruling) addDenied(i int, state State, l *descriptors.Limit, before, size uint64, now Instant) {
 	retry, reset, capacity := backend.Never, time.Duration(0), l.Capacity()
 	if size <= capacity {

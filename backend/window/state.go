@@ -10,27 +10,26 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// errTorn is given for bytes that Append did not write.
+// errTorn is the error of bytes that Append did not write.
 var errTorn = errors.New("window: torn state")
 
 // State is the count of one limit of one key as a store keeps it: [Cells], or [Tokens] of a token bucket. It is not for
-// concurrent use. Make one with [NewState] or [ReadState]. Calls may step back in time; what then lies in the future
-// moves to now.
+// concurrent use. Make one with [NewState] or [ReadState]. now may step back; hits after it then move to now.
 type State interface {
 	// Sum is the number of hits that count at now.
 	Sum(now Instant) uint64
-	// Add counts delta hits at now; a negative delta takes back the newest, at most all of them.
+	// Add counts delta hits at now; a negative delta removes the newest, at most all of them.
 	Add(now Instant, delta int64)
-	// Until is the first moment, now or later, at which at most keep of the hits that count now still do.
+	// Until is the first moment, now or later, at which at most keep of the hits that count now still count.
 	Until(now Instant, keep uint64) Instant
 	// Matches reports whether this is the state of limit l: the same algorithm, window and precision, whatever its
 	// requests.
 	Matches(l *descriptors.Limit) bool
-	// SetRate lets the hits that count leak at the rate of l, which matches, from now on.
+	// SetRate sets the rate at which hits leak from now on to that of l, a matching limit.
 	SetRate(l *descriptors.Limit, now Instant)
-	// Expires is the first moment from which nothing in the state counts, 0 if nothing does now.
+	// Expires is when the last hit stops counting; 0 if none counts now.
 	Expires() Instant
-	// Count tells an operator what the state holds of l, which matches. It changes nothing.
+	// Count returns what the state holds for l, a matching limit, for operators. It changes nothing.
 	Count(l *descriptors.Limit, now Instant) backend.LimitCount
 	// Append writes the state for [ReadState].
 	Append(dst []byte) []byte
@@ -39,7 +38,7 @@ type State interface {
 // NewState returns the empty state of a limit.
 func NewState(l *descriptors.Limit) State {
 	if l.Algorithm == descriptors.TokenBucket {
-		// One of 0 requests, which blocks everything, leaks as one of 1 does: what was counted is gone some day.
+		// A limit of 0 requests blocks everything. It leaks like one of 1, so that its hits are gone some day.
 		return &Tokens{window: micros(l.Window), requests: max(1, l.Requests)}
 	}
 	return newCells(l.Algorithm, l.Window, l.Precision)
@@ -57,7 +56,7 @@ func valid(a descriptors.Algorithm, window, precision time.Duration) bool {
 	return false
 }
 
-// States are what a key holds: of each limit that it is counted under at most one.
+// States are the states of a key, at most one for each limit.
 type States []State
 
 // Of returns the state of limit l, nil if there is none yet.
@@ -70,8 +69,8 @@ func (s States) Of(l *descriptors.Limit) State {
 	return nil
 }
 
-// Decide decides a check by the states of its limits, which it makes where there are none, and returns these in the order
-// of the limits, in room where that suffices.
+// Decide decides a check by the states of its limits, and returns these in the order of the limits, in room if they fit. It
+// makes the states that are missing.
 func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.Decision, []State) {
 	for i := range c.Limits {
 		state := s.Of(&c.Limits[i])
@@ -85,8 +84,8 @@ func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.De
 	return Decide(room, c, now), room
 }
 
-// DropExpired forgets the states that hold nothing at now: those of a former configuration, and those that were emptied.
-// It returns the rest, and the first moment from which nothing in them counts, 0 if there are none.
+// DropExpired deletes the states that hold nothing at now, such as those of an earlier configuration. It returns the rest,
+// and when their last hit stops counting; 0 if there are none.
 func (s States) DropExpired(now Instant) (kept States, expires Instant) {
 	kept = s[:0]
 	for _, state := range s {
@@ -105,8 +104,8 @@ func appendIdentity(dst []byte, a descriptors.Algorithm, window, precision time.
 	return binary.AppendUvarint(dst, uint64(precision))
 }
 
-// ReadState reads a state from the front of src and returns what follows it. Bytes that are no state give an error,
-// never a state that breaks a rule.
+// ReadState reads a state from the front of src, and returns the rest of src. Invalid bytes give an error, never an invalid
+// state.
 func ReadState(src []byte) (State, []byte, error) {
 	if len(src) == 0 {
 		return nil, nil, errTorn

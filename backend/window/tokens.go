@@ -9,19 +9,18 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Tokens is the [State] of a token bucket: hits that were counted, and how many of them have leaked since. Hits leak
-// evenly, one window's requests in each window; what has not leaked counts. The numbers are whole and change by whole
-// hits and windows only, so nothing is ever rounded twice.
+// Tokens is the [State] of a token bucket. Hits leak evenly, one window's requests in each window; those that have not
+// leaked count. All numbers are integers and change by whole hits and windows, so nothing is rounded twice.
 //
-// The leaking began at last − age. A clock that steps back before last moves last along, and with it the whole state:
-// nothing leaks twice, and no wait becomes longer.
+// Hits began to leak at last − age. If the clock steps back before last, last and with it the whole state move back: nothing
+// leaks twice, and no wait becomes longer.
 type Tokens struct {
 	window Instant
 
 	requests uint64  // that leak in a window; at least 1
 	last     Instant // when the state was last changed
 	age      Instant // how long hits had been leaking then; below a window
-	hits     uint64  // counted, those included that have leaked since last − age; 0 if nothing counts
+	hits     uint64  // counted since last − age, leaked ones included; 0 if nothing counts
 }
 
 // Matches implements [State].
@@ -29,8 +28,8 @@ func (t *Tokens) Matches(l *descriptors.Limit) bool {
 	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
 }
 
-// SetRate keeps what counts at now, and lets it leak at the rate of l from now on. Of the next hit the same share has
-// then leaked: callers who ask by two rates in turns wait for neither in vain.
+// SetRate keeps the hits that count at now, and lets them leak at the rate of l from now on. The share of the next hit that
+// has leaked stays the same, so that hits also leak for callers who use two rates in turns.
 func (t *Tokens) SetRate(l *descriptors.Limit, now Instant) {
 	requests := max(1, l.Requests)
 	if requests == t.requests {
@@ -45,7 +44,7 @@ func (t *Tokens) SetRate(l *descriptors.Limit, now Instant) {
 	t.age = min(Instant(math.Floor(product/float64(requests))), t.timeToLeak(1)-1)
 }
 
-// ageOfNext returns for how long the next hit to leak has been leaking at now, when something counts.
+// ageOfNext returns how long the next hit has been leaking at now. Some hit must count.
 func (t *Tokens) ageOfNext(now Instant) Instant {
 	age := (now - t.last + t.age) % t.window
 	if hits := t.leaked(age); hits > 0 {
@@ -71,14 +70,14 @@ func (t *Tokens) Sum(now Instant) uint64 {
 	return 0
 }
 
-// leaked returns how many hits leak within an age below a window. A Redis script reckons with the same doubles: each
-// product and quotient is rounded by itself, on every processor. It never falls as the age grows.
+// leaked returns how many hits leak within an age below a window; it never falls as the age grows. The Redis script computes
+// with the same doubles: each product and quotient is rounded by itself, on every processor.
 func (t *Tokens) leaked(age Instant) uint64 {
 	product := float64(float64(age) * float64(t.requests))
 	return min(t.requests, uint64(math.Floor(product/float64(t.window))))
 }
 
-// timeToLeak returns the first age at which so many hits have leaked, at least one and at most those of a window.
+// timeToLeak returns the first age at which the given number of hits has leaked: at least 1, at most a window's requests.
 func (t *Tokens) timeToLeak(hits uint64) Instant {
 	if hits >= t.requests {
 		return t.window
@@ -94,8 +93,7 @@ func (t *Tokens) timeToLeak(hits uint64) Instant {
 	return age
 }
 
-// Add counts delta hits at now, up to descriptors.MaxBurst in all; a negative delta takes hits back, at most all of
-// them.
+// Add counts delta hits at now, up to descriptors.MaxBurst in all; a negative delta removes hits, at most all of them.
 func (t *Tokens) Add(now Instant, delta int64) {
 	level := t.Sum(now)
 	delta = max(-int64(level), min(delta, descriptors.MaxBurst-int64(level)))
@@ -116,8 +114,8 @@ func (t *Tokens) Add(now Instant, delta int64) {
 	}
 }
 
-// Until returns the first moment, now or later, at which at most keep of the hits that count now still do; the last one
-// that is told, 2^53 − 1 µs, if it is later than that.
+// Until returns the first moment, now or later, at which at most keep of the hits that count now still count, but no later
+// than 2^53 − 1 µs.
 func (t *Tokens) Until(now Instant, keep uint64) Instant {
 	if t.Sum(now) <= keep {
 		return now
@@ -125,7 +123,7 @@ func (t *Tokens) Until(now Instant, keep uint64) Instant {
 	return t.untilLeaked(keep)
 }
 
-// untilLeaked returns when at most keep hits count, of which there are more now.
+// untilLeaked returns when at most keep hits count; more must count now.
 func (t *Tokens) untilLeaked(keep uint64) Instant {
 	leave := t.hits - keep
 	whole := (leave - 1) / t.requests
@@ -163,7 +161,7 @@ func (t *Tokens) Append(dst []byte) []byte {
 	return dst
 }
 
-// tokens reads a token bucket of a window, false if it breaks a rule. Its hits leak as they did, until SetRate.
+// tokens reads a token bucket of a window; false if it is invalid. Its hits leak at the old rate, until SetRate.
 func (r *reader) tokens(window Instant) (*Tokens, bool) {
 	t := &Tokens{window: window, requests: r.uvarint(), last: Instant(r.uvarint()), age: Instant(r.uvarint()), hits: r.uvarint()}
 	return t, t.requests >= 1 && t.requests <= descriptors.MaxBurst && t.hits <= descriptors.MaxBurst+t.requests &&

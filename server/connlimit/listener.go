@@ -1,5 +1,4 @@
-// Package connlimit bounds what the clients of a port can take: connections, answers that are made at a time, and lines
-// in the log.
+// Package connlimit bounds what the clients of a port can take: connections, concurrent answers, and lines in the log.
 package connlimit
 
 import (
@@ -11,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Reason is why a connection was refused, as metrics have it.
+// Reason is why a connection was refused, as a label of metrics.
 type Reason string
 
 // The reasons.
@@ -20,12 +19,11 @@ const (
 	Client Reason = "max_connections_per_client"
 )
 
-// Limits are how many connections a port may have at a time, in all and from one client; 0 is no bound. A client is an
+// Limits are the most open connections of a port, in all and from one client; 0 is no bound. A client is an
 // IPv4 address or the first 64 bits of an IPv6 address. Connections to a Unix socket have no client.
 type Limits struct{ Total, PerClient int }
 
-// Listener closes new connections beyond its limits, so that those that are open are served on. Any number of
-// goroutines may use it.
+// Listener closes new connections beyond its limits and leaves open ones alone. It may be used concurrently.
 type Listener struct {
 	net.Listener
 	Port    string // as metrics and the log name it
@@ -44,13 +42,13 @@ type refusal struct {
 	logged Sampled
 }
 
-// New makes a listener of another one.
+// New limits the connections that lis accepts.
 func New(lis net.Listener, port string, limits Limits, log *slog.Logger) *Listener {
 	return &Listener{Listener: lis, Port: port, limits: limits, log: log, clients: make(map[netip.Prefix]int),
 		refused: map[Reason]*refusal{Total: new(refusal), Client: new(refusal)}}
 }
 
-// Open returns how many connections there are.
+// Open returns the number of open connections.
 func (l *Listener) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +78,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection of a client, or returns why it may not be opened.
+// admit counts a connection of a client, or returns the reason to refuse it.
 func (l *Listener) admit(client netip.Prefix) Reason {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +102,7 @@ func (l *Listener) release(client netip.Prefix) {
 	}
 }
 
-// clientOf returns the client that has an address, the zero value for none.
+// clientOf returns the client of an address; the zero value if it has none.
 func clientOf(a net.Addr) netip.Prefix {
 	tcp, isTCP := a.(*net.TCPAddr)
 	if !isTCP {
@@ -125,8 +123,8 @@ type conn struct {
 	more    bool // the last read filled its buffer, so the client may have sent more; used by the reader alone
 }
 
-// Read reads after other goroutines where the client may have sent more: a client that always has takes the processor for
-// ten milliseconds at a time otherwise, and a hundred such clients for a second.
+// Read yields to other goroutines first if the client may have sent more. Otherwise a client that always sends more would
+// hold a processor for ten milliseconds at a time, and a hundred such clients for a second.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.more {
 		runtime.Gosched()

@@ -10,15 +10,14 @@ import (
 // sampleInterval is the least time between two lines of one Sampled.
 const sampleInterval = 10 * time.Second
 
-// Sampled lets one line through in each sampleInterval, as clients may cause any number. Any number of goroutines may
-// use it.
+// Sampled logs one line in each sampleInterval, as clients may cause any number. It may be used concurrently.
 type Sampled struct {
 	mu      sync.Mutex // protects what follows
 	last    time.Time  // when a line was last logged
 	skipped int        // lines since then
 }
 
-// Log logs a line, with how many were left out since the last, or leaves it out.
+// Log logs a line with the number of lines skipped since the last, or skips it.
 func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, attrs ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Scrapes is how many answers to /metrics a port makes at a time: each takes much memory for a moment.
+// Scrapes is the most concurrent answers to /metrics of a port, as each takes much memory for a moment.
 const Scrapes = 2
 
-// How long an answer may take to be made and read: so long do others wait behind a slow reader. Prometheus gives up after
-// ten seconds.
+// How long an answer may take to be made and read, and so how long others wait behind a slow reader. Prometheus gives up
+// after ten seconds.
 const ScrapeTime, ReadTime, ProfileTime = 10 * time.Second, 30 * time.Second, time.Minute
 
 const acquireTime = 10 * time.Second // how long a request waits for the semaphore
 
-// Semaphore bounds how many answers are made and not yet read, to the channel's size: they take memory. Other requests
-// wait for acquireTime, and then get 503 with Retry-After. Handlers may share it.
+// Semaphore bounds the answers that are being made or read, which take memory, to the channel's size. Other requests wait
+// for acquireTime, and then get 503 with Retry-After. Handlers may share it.
 type Semaphore chan struct{}
 
-// Acquire waits for the semaphore, for so long at most, and reports whether it has it; it must be released then.
+// Acquire waits at most atMost, or until ctx ends, and reports whether it acquired the semaphore; then call Release.
 func (s Semaphore) Acquire(ctx context.Context, atMost time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -33,10 +33,10 @@ func (s Semaphore) Acquire(ctx context.Context, atMost time.Duration) bool {
 	}
 }
 
-// Release gives the semaphore to another.
+// Release lets another request acquire the semaphore.
 func (s Semaphore) Release() { <-s }
 
-// Bound has a handler answer with the semaphore, and has the answer made and read within a time.
+// Bound makes a handler hold the semaphore while it answers, and limits the time to make and read the answer.
 func (s Semaphore) Bound(h http.Handler, within time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.Acquire(r.Context(), acquireTime) {

@@ -1,4 +1,4 @@
-// Asks the port that serves the page. All addresses are relative, so that a proxy may put the page below a path.
+// Requests data from the port that serves the page. All addresses are relative, so a proxy may put the page below a path.
 
 /** Refused is the error of a question that was answered with one; its message is a sentence. */
 export class Refused extends Error {
@@ -8,7 +8,7 @@ export class Refused extends Error {
   }
 }
 
-let skew = 0; // milliseconds that the server's clock is ahead of this one
+let skew = 0; // milliseconds by which the server's clock is ahead of the browser's
 
 /** now is the time by the server's clock, in Unix seconds: the one that hits are counted by. */
 export function now() {

@@ -1,4 +1,4 @@
-// What is said in the place of a curve that is not there.
+// The texts in the place of a missing curve.
 import { make } from './elements.js';
 import { shown, shownPath, span, unescaped } from './text.js';
 

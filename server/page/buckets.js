@@ -1,4 +1,4 @@
-// From what /api/v1/history answers to what a chart draws and a table adds up.
+// Turns answers of /api/v1/history into the buckets that charts draw and tables add up.
 import { add, unescaped } from './text.js';
 import { outcomes } from './view.js';
 

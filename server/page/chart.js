@@ -1,10 +1,10 @@
-// Draws a curve as SVG. Nothing here knows the page around it; colours are the style sheet's.
+// Draws a curve as SVG, independently of the page around it; the style sheet has the colours.
 import { stacked, tierRuns, degradedRuns, outlier, usually } from './buckets.js';
 import { rounded, timeTicks } from './scale.js';
 import { brief } from './text.js';
 
 const room = { left: 46, right: 10, top: 32, bottom: 22 };
-const letter = 6.4; // pixels that one of 11 is wide at most
+const letter = 6.4; // the most pixels of a letter in size 11
 
 /**
  * draw puts a curve into an svg element.
@@ -162,7 +162,7 @@ function* stretches(buckets, outcome) {
  * stretch of them above the scale there is one mark.
  */
 function drawPeaks(pen, buckets, tops, x, y, look) {
-  if (look.outcomes.length === 1 || buckets.length === 0) return; // which outcomes a minute had is not stored
+  if (look.outcomes.length === 1 || buckets.length === 0) return; // the outcomes of a single minute are not stored
   const each = Math.max(Math.ceil(6 * buckets.length / (x(buckets.at(-1).end) - x(buckets[0].start))), 1), marks = [];
   for (let i = 0; i < buckets.length; i += each) {
     const some = buckets.slice(i, i + each), peak = Math.max(...some.map(b => Number(b.peak.hits)));
@@ -222,7 +222,7 @@ function drawTiers(pen, buckets, x, plot) {
 /** drawLimits draws limits, and writes their names beside them, or above all if they are. */
 function drawLimits(pen, limits, y, plot, names) {
   const fitted = text => text.length * letter > names + 1 ? `${text.slice(0, Math.floor(names / letter) - 1)}…` : text;
-  let free = plot.bottom + 17; // below it the next name has room
+  let free = plot.bottom + 17; // the next name fits below it
   for (const l of limits.filter(l => l.at <= y.top).sort((a, b) => a.at - b.at)) {
     free = Math.min(y(l.at) + 4, free - 13);
     pen.add('line', { class: 'limit', x1: plot.left, x2: plot.right, y1: y(l.at), y2: y(l.at) });

@@ -5,7 +5,7 @@ import { dated, partsOf } from './text.js';
 /** showRange shows which range is looked at: its name, if it has one, and where it begins and ends, in Unix seconds. */
 export function showRange(name, from, to) {
   press('ranges', 'range', name);
-  if (byId('picked').contains(document.activeElement)) return; // somebody is writing there
+  if (byId('picked').contains(document.activeElement)) return; // somebody is typing there
   byId('from').value = local(from);
   byId('to').value = local(to);
 }
@@ -31,7 +31,7 @@ export function picked() {
   return { from, to, wrong };
 }
 
-let told = 0; // the timer that takes the sentence about it away
+let told = 0; // the timer that removes the message
 
 /** copy brings a text to the clipboard, and says so. */
 export async function copy(text) {
@@ -40,7 +40,7 @@ export async function copy(text) {
     await navigator.clipboard.writeText(text);
     done = true;
   } catch {
-    // only pages of https or localhost have a clipboard; a selection can be copied on all
+    // only pages of https or localhost have a clipboard; a selection can always be copied
     const field = make('textarea', { class: 'hidden', 'aria-hidden': 'true' });
     field.value = text;
     document.body.append(field);

@@ -1,4 +1,4 @@
-// The commands and queries that give the figures of the page.
+// The commands and queries that give the page's figures, to copy.
 import { quote } from './blank.js';
 import { local } from './controls.js';
 import { unescaped } from './text.js';

@@ -1,4 +1,4 @@
-// What is written around the curve of a rule: its name, legend, totals, values, last denial.
+// Writes what is around the curve of a rule: its name, legend, totals, values, last denial.
 import { byId, make, say, flag, swatch } from './elements.js';
 import { unmatched } from './rules.js';
 import { tierNames, tierRuns } from './buckets.js';

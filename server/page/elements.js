@@ -1,4 +1,4 @@
-// Makes elements of the page. Text from outside only ever becomes text.
+// Makes elements of the page. Text from outside never becomes markup.
 
 /** make makes an element with attributes and children; a child that is no element becomes text. */
 export function make(name, attributes = {}, ...children) {

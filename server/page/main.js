@@ -1,4 +1,4 @@
-// The page: asks for what the view in the URL's fragment shows, draws it, and asks again while time goes on.
+// The page: requests the data of the view in the URL's fragment, draws it, and refreshes it.
 import { ask, askTop, now, Refused } from './api.js';
 import { joined, limitLines, weeksBefore } from './buckets.js';
 import { hint, noHistory, noRules, whyEmpty } from './blank.js';
@@ -15,28 +15,28 @@ import { exact, day, inZone, shown, shownPath, span, timeOfDay, unescaped } from
 import { columnsFor, format, outcomes, parse, ranges, seconds, stepFor } from './view.js';
 import { hideWho, loadWho } from './who.js';
 
-const pause = () => view.path || view.range === '1h' ? 15 : 60; // seconds between two refreshes: that of all rules is dear
-const current = 300; // seconds that make up the current rate
+const refreshSeconds = () => view.path || view.range === '1h' ? 15 : 60; // seconds between two refreshes; one of all rules is expensive
+const rateSeconds = 300; // seconds over which current rates are measured
 const home = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
 
 let view = parse(location.hash);
 let configured = { loaded: 0, serves: [], rules: [] };
-let rates = { rules: [], top: null, minutes: 1 }; // of the last minutes
-let rules = []; // as the table shows those of now
-let whose = ''; // the domain whose fullest keys are listed
-let curve = null; // as it was drawn last
-let curveOf = ''; // what it is of
+let rates = { rules: [], top: null, minutes: 1 }; // in the last minutes
+let rules = []; // with current rates, as in the table
+let keysDomain = ''; // the domain whose busiest keys are listed
+let curve = null; // the one drawn last
+let curveDrawn = ''; // the view that it belongs to
 let refreshing = new AbortController();
 let refreshedAt = 0;
 let timer = 0, searching = 0;
-let underway = false; // a refresh
+let isRefreshing = false; // whether a refresh is running
 let drawnWidth = 0; // pixels
 
 const ranking = new Ranking();
 const table = new RuleTable(byId('rules'), byId('more'), (domain, path) => go({ domain, path, value: '', cut: false }), by => go({ by }));
 const reader = new Reader(byId('plot'), byId('chart'), byId('reading'), byId('summary'), (from, to) => go({ range: '', from, to }));
 
-/** go changes the view, as a link would. */
+/** go changes the view, as a link does. */
 function go(change) {
   view = { ...view, ...change };
   const fragment = format(view);
@@ -44,24 +44,24 @@ function go(change) {
   refresh(false);
 }
 
-/** refresh asks for all that the view shows, and draws it. A quiet one is of the same view. */
+/** refresh requests and draws everything in the view. A quiet refresh repeats the same view. */
 async function refresh(quiet) {
   refreshing.abort();
   refreshing = new AbortController();
   const { signal } = refreshing;
   clearTimeout(timer);
-  underway = true;
+  isRefreshing = true;
   if (!quiet) document.body.dataset.state = 'loading';
   inZone(view.tz);
   showControls();
-  const problems = []; // of parts; the others go on
+  const problems = []; // of single parts; the others still load
   const part = promise => promise.catch(error => {
     if (error.name === 'AbortError') throw error;
     problems.push(error);
   });
   try {
     await part(loadRules(signal));
-    if (configured.serves.length === 0 && problems.length > 0) { // what there is to ask about is not known
+    if (configured.serves.length === 0 && problems.length > 0) { // without the list of services nothing can be requested
       finish(problems);
       return;
     }
@@ -70,20 +70,20 @@ async function refresh(quiet) {
     await part(loadRanking(signal));
   } catch (error) {
     if (error.name !== 'AbortError') throw error;
-    return; // another refresh has begun
+    return; // a newer refresh has begun
   }
   finish(problems);
-  if (!quiet && !view.list) table.reveal(); // a ranking is looked at from its top
+  if (!quiet && !view.list) table.reveal(); // a ranking starts at its top
 }
 
-/** curveKey tells what a curve is of from what others are of. */
+/** curveKey identifies the view that a curve belongs to. */
 function curveKey(view) {
   return format({ ...view, filter: '', cut: false, outcome: '', list: '', by: '' });
 }
 
-/** withoutCurve takes away the curve of something else, where that of the view cannot be had. */
+/** withoutCurve removes the curve of another view, if that of the present view cannot be loaded. */
 function withoutCurve(error) {
-  if (error.name !== 'AbortError' && curveOf !== curveKey(view)) {
+  if (error.name !== 'AbortError' && curveDrawn !== curveKey(view)) {
     curve = null;
     drawCurve(null);
     showEmpty([hint('No curve yet.')]);
@@ -94,13 +94,13 @@ function withoutCurve(error) {
 }
 
 function finish(problems) {
-  underway = false;
+  isRefreshing = false;
   refreshedAt = now();
   flag(byId('plot'), 'data-stale', problems.length > 0);
   say(byId('message'), problems.length > 0 ? `${problems.map(sentence)[0]} The page goes on asking.` : '');
   document.body.dataset.state = problems.length > 0 ? 'error' : 'ready';
   document.body.dataset.drawn = format(view);
-  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(refreshedAt, true)}${view.range ? `, again every ${pause()} s` : ''}`);
+  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(refreshedAt, true)}${view.range ? `, again every ${refreshSeconds()} s` : ''}`);
   wait();
 }
 
@@ -114,18 +114,18 @@ function sentence(error) {
   return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
-/** wait refreshes after a while, if the range moves on or could not be shown, and somebody may be refreshing. */
+/** wait starts the timer of the next refresh, if the range moves or could not be shown, and the page is visible. */
 function wait() {
   clearTimeout(timer);
-  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : refresh(true), pause() * 1000);
+  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : refresh(true), refreshSeconds() * 1000);
 }
 
-/** loadRules asks what is configured, and what else the port answers. */
+/** loadRules requests the rules, and what else the port serves. */
 async function loadRules(signal) {
   configured = await ask('api/v1/rules', {}, signal);
   say(byId('loaded'), loadedText());
   const rule = view.path ? configuredInView() : null;
-  if (rule && (rule.path !== view.path || rule.domain !== view.domain)) { // named as people are shown it
+  if (rule && (rule.path !== view.path || rule.domain !== view.domain)) { // the fragment has the readable path
     view = { ...view, domain: rule.domain, path: rule.path };
     history.replaceState(null, '', format(view));
   }
@@ -142,15 +142,15 @@ function loadedText() {
   return `${exact(configured.rules.length)} ${configured.rules.length === 1 ? 'rule' : 'rules'}${when}`;
 }
 
-/** loadRates asks how busy the rules are, and lists them. */
+/** loadRates requests the current rates of the rules, and lists them. */
 async function loadRates(signal) {
   let all = configured.rules, top = null, minutes = 1;
   try {
     if (serves('history')) {
-      top = await askTop({ from: `-${current / 60}m` }, signal);
+      top = await askTop({ from: `-${rateSeconds / 60}m` }, signal);
       if (!serves('rules')) all = (await askTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
     }
-  } finally { // without rates there are still rules; another refresh has its own
+  } finally { // lists the rules even without rates, unless a newer refresh does
     if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
     if (!signal.aborted) {
       rates = { rules: all, top, minutes };
@@ -159,10 +159,10 @@ async function loadRates(signal) {
   }
 }
 
-/** loadRanking asks which rules had hits in the range, where the list or the overview shows them, or a filter looks. */
+/** loadRanking requests the rules with hits in the range, if the list, the overview or a filter needs them. */
 async function loadRanking(signal) {
   if (!serves('history') || !(view.list || view.filter || !view.path)) return;
-  const drawn = curve && curveOf === curveKey(view) ? { from: curve.from, to: curve.to } : times(view);
+  const drawn = curve && curveDrawn === curveKey(view) ? { from: curve.from, to: curve.to } : rangeOf(view);
   await ranking.load(view, drawn.from, drawn.to ?? '');
   signal.throwIfAborted();
   showList(true);
@@ -171,15 +171,15 @@ async function loadRanking(signal) {
   await loadSmall(view, ranked([], ranking.answer, serves('rules'), view), curve, lately, signal);
 }
 
-/** loadKeys asks whose keys are at a limit: of the rule, or the domain, or that which is refused most. */
+/** loadKeys requests the keys over a limit: of the rule, else of the domain, else of the domain that denies most. */
 async function loadKeys(signal) {
   const busy = rules.filter(rule => rule.known).sort((a, b) => b.denied - a.denied)[0];
-  whose = view.path ? view.domain : configured.rules.some(rule => rule.domain === view.domain) ? view.domain : busy?.domain;
-  if (!serves('counters') || !whose || view.path && !configuredInView()?.limits.length) hideWho();
-  else await loadWho(whose, view.path, signal);
+  keysDomain = view.path ? view.domain : configured.rules.some(rule => rule.domain === view.domain) ? view.domain : busy?.domain;
+  if (!serves('counters') || !keysDomain || view.path && !configuredInView()?.limits.length) hideWho();
+  else await loadWho(keysDomain, view.path, signal);
 }
 
-/** showList shows the rules of now or of the range. */
+/** showList lists the rules by their hits now, or in the range. */
 function showList(sameOrder) {
   const inRange = view.list !== '' && serves('history'), there = ranking.isOf(view), known = serves('rules');
   rules = merged(rates.rules, rates.top, rates.minutes, known, view);
@@ -192,14 +192,14 @@ function showList(sameOrder) {
   else table.show(rules, { ...view, list: '' }, sameOrder, there && view.filter ? onlyInRange(rules, ranking.answer, known) : []);
 }
 
-/** search looks for what the filter says, in the list of the range too once nobody writes any more. */
+/** search filters the rules; after a pause in typing, also those of the range. */
 function search(filter) {
   view = { ...view, filter };
   history.replaceState(null, '', format(view));
   showList(false);
   clearTimeout(searching);
   searching = setTimeout(async () => {
-    if (underway) return; // it will ask itself
+    if (isRefreshing) return; // which loads the ranking itself
     try {
       await loadRanking(refreshing.signal);
     } catch (error) {
@@ -208,7 +208,7 @@ function search(filter) {
   }, 300);
 }
 
-/** configuredInView returns the rule that the view names, as it is stored or as people are shown it; undefined if none. */
+/** configuredInView returns the rule of the view, named by its stored or its readable path; undefined if there is none. */
 function configuredInView() {
   return configured.rules.find(rule => rule.domain === view.domain && rule.path === view.path)
     ?? configured.rules.find(rule => (!view.domain || rule.domain === view.domain) && unescaped(rule.path) === view.path);
@@ -221,7 +221,7 @@ function ruleInView() {
   return { domain: view.domain, path: view.path, limits: [], each: [], gone: serves('rules'), known };
 }
 
-/** loadCurve asks for the curve of the view, and what is written around it, and shows them. */
+/** loadCurve requests and shows the curve of the view, and the texts around it. */
 async function loadCurve(signal, quiet) {
   const asked = view, by = asked.by || (asked.path ? 'hits' : 'over');
   let answer = null, fine = null, values = null, denials = null, past = null, recent = null;
@@ -229,7 +229,7 @@ async function loadCurve(signal, quiet) {
   if (serves('history')) ({ answer, fine, values, past, recent } = await askHistory(asked, by, signal));
   if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', { domain: asked.domain, path: asked.path }, signal);
   if (signal.aborted) return;
-  curveOf = curveKey(asked);
+  curveDrawn = curveKey(asked);
   [curve, fine] = [answer, fine].map(a => a && joined(a, !asked.path || by === 'over' || values?.found !== 1));
   if (fine) curve.highest = fine.highest;
   if (past) curve.before = comparable(past, answer, weeksBefore(seconds(asked)));
@@ -240,14 +240,14 @@ async function loadCurve(signal, quiet) {
 }
 
 /**
- * askHistory asks for a curve, its values, the same some weeks before, and for an overview the last minutes; in a narrow
- * window for the curve of a wide one, too, so that both tell the same largest minute.
+ * askHistory requests a curve, its values, the curve some weeks before and, for the overview, the last minutes. In a narrow
+ * window it also requests the curve of a wide one, so that both show the same largest minute.
  */
 async function askHistory(asked, by, signal) {
   const of = { domain: asked.domain, path: asked.path }, { shift, whole } = weeksBefore(seconds(asked));
   const [step, finest] = [columnsFor(byId('plot').clientWidth), columnsFor(Infinity)].map(columns => stepFor(seconds(asked), columns));
   const how = { ...of, value: asked.value, values: asked.value ? '' : 'false', rules: asked.path ? '' : 'false', step };
-  const answer = await askCurve({ ...how, ...times(asked) }, signal);
+  const answer = await askCurve({ ...how, ...rangeOf(asked) }, signal);
   const { from } = answer, to = Math.min(answer.to, Math.ceil(now() / 60) * 60);
   const rounded = seconds => Math.round(seconds / whole) * whole, end = rounded(to - shift);
   const unlessTooMuch = promise => promise.catch(error => {
@@ -264,25 +264,25 @@ async function askHistory(asked, by, signal) {
   return { answer, fine, values, past, recent };
 }
 
-/** comparable is the curve some weeks before: null without hits, or of another length. It says what lacks. */
+/** comparable returns the curve some weeks before; null if it has no hits or another length. It adds a warning if needed. */
 function comparable(past, answer, weeks) {
   const before = joined(past, true);
   if (!(before.totals.hits > 0)) return null;
-  if (past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums are of another time
+  if (past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums cover another length of time
     answer.warnings.push(`Of ${weeks.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
     return null;
   }
-  const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would claim that all was quiet
-  const quiet = past.step < 86400 ? before.buckets.length / 10 : 0; // such as at night
+  const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // drop empty buckets, as a line at 0 would mean no hits
+  const quiet = past.step < 86400 ? before.buckets.length / 10 : 0; // a quiet beginning, such as a night
   if (first > quiet) weeks.name += `, since ${day(buckets[0].start)}`;
   return { ...before, buckets, ...weeks };
 }
 
-function times(asked) {
+function rangeOf(asked) {
   return asked.range ? { from: `-${asked.range}` } : { from: asked.from, to: asked.to };
 }
 
-/** askCurve asks in the local time zone, and without it if the server does not know it. */
+/** askCurve requests a curve in the local time zone, or in UTC if the server does not know the zone. */
 async function askCurve(question, signal) {
   try {
     return await ask('api/v1/history', { ...question, tz: view.tz || home }, signal);
@@ -294,7 +294,7 @@ async function askCurve(question, signal) {
   }
 }
 
-/** drawCurve draws what was asked for, or says why there is nothing to see. */
+/** drawCurve draws the curve, or says why there is none. */
 function drawCurve(answer) {
   const rule = ruleInView();
   showName(view, rule, () => go({ value: '' }));
@@ -329,7 +329,7 @@ function drawChart() {
   return drawing.at;
 }
 
-/** showTrial says how many minutes a limit cuts. */
+/** showTrial shows how many minutes the tried limit cuts. */
 function showTrial() {
   byId('trial').hidden = !view.path;
   if (document.activeElement !== byId('limit')) byId('limit').value = view.limit;
@@ -349,12 +349,12 @@ function drawNothing() {
 function showEmpty(content) {
   byId('empty').replaceChildren(...content);
   byId('empty').hidden = content.length === 0;
-  byId('plot').setAttribute('role', content.length === 0 ? 'slider' : 'group'); // in a slider nobody hears of a button
+  byId('plot').setAttribute('role', content.length === 0 ? 'slider' : 'group'); // screen readers skip buttons in a slider
   for (const what of content.length === 0 ? [] : ['min', 'max', 'now', 'text']) byId('plot').removeAttribute(`aria-value${what}`);
   flag(byId('plot'), 'data-empty', content.length > 0);
 }
 
-/** link makes a link to exactly this view, wherever and whenever it is opened. */
+/** link makes a permanent link to this view, with absolute rangeOf. */
 function link() {
   const here = { ...view, range: '', from: curve.from, to: curve.to, filter: '' };
   byId('link').setAttribute('href', format(here));
@@ -379,7 +379,7 @@ function pick() {
   if (!wrong) go({ range: '', from, to });
 }
 
-/** shift moves the range by its length: -1 to what was before. */
+/** shift moves the range by its length: back for -1, on for 1. */
 function shift(way) {
   const length = seconds(view), to = view.range ? Math.floor(now() / 60) * 60 : view.to;
   const moved = Math.max(to + way * length, length);
@@ -387,7 +387,7 @@ function shift(way) {
 }
 
 function listen() {
-  if (/^(Etc\/)?(UTC|GMT)$/.test(home)) byId('zones').textContent = 'UTC'; // there is no other to choose
+  if (/^(Etc\/)?(UTC|GMT)$/.test(home)) byId('zones').textContent = 'UTC'; // there is no other zone to choose
   byId('ranges').addEventListener('click', event => {
     const name = event.target.dataset?.range;
     if (ranges.has(name)) go({ range: name, from: 0, to: 0 });
@@ -409,7 +409,7 @@ function listen() {
   }
   document.addEventListener('click', event => {
     const { as } = event.target.dataset;
-    if (as) copy(sourceOf(event.target.parentElement.dataset.of, { ...view, whose }, curve, view.tz || home)[as]);
+    if (as) copy(sourceOf(event.target.parentElement.dataset.of, { ...view, whose: keysDomain }, curve, view.tz || home)[as]);
   });
   byId('lists').addEventListener('click', event => {
     const { list } = event.target.dataset;
@@ -421,7 +421,7 @@ function listen() {
     event.preventDefault();
     table.focus(0);
   });
-  let slash = false; // once the key is let go, so that it is not written into the field; Shift may be let go first
+  let slash = false; // focus the field at keyup, so that the slash is not typed into it; Shift may come up first
   document.addEventListener('keydown', event => {
     slash = event.key === '/' && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.matches('input');
     if (slash) event.preventDefault(); // some browsers have a search of their own
@@ -437,8 +437,8 @@ function listen() {
   });
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) clearTimeout(timer);
-    else if (underway) return;
-    else if (moving() && now() - refreshedAt >= pause()) refresh(true);
+    else if (isRefreshing) return;
+    else if (moving() && now() - refreshedAt >= refreshSeconds()) refresh(true);
     else wait();
   });
   new ResizeObserver(() => curve && drawCurveAgain()).observe(byId('plot'));

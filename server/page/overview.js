@@ -1,4 +1,4 @@
-// What there is to see before a rule is chosen: how much goes on in all, and a small curve of each rule.
+// The overview, before a rule is chosen: sums of all hits, and a small curve of each rule.
 import { ask, askTop, now } from './api.js';
 import { joined } from './buckets.js';
 import { drawSmall } from './chart.js';
@@ -7,15 +7,15 @@ import { keyOf } from './rules.js';
 import { brief, exact, share, shown, shownPath } from './text.js';
 import { format, outcomes, ranges, seconds, stepFor } from './view.js';
 
-const mostRules = 12, mostOfDomain = 60; // have a small curve
-const columns = 60, fresh = 60; // of a small curve; seconds that it is good for
+const mostRules = 12, mostOfDomain = 60; // most small curves: in all, of a domain
+const columns = 60, maxAge = 60; // of a small curve; seconds until it is requested again
 const size = { width: 240, height: 44 };
 
-let key = '', at = 0; // of what the curves are, and when they were asked for
+let key = '', at = 0; // the view of the curves, and when they were loaded
 let curves = new Map(), before = new Map(); // by the rule's key
-let rest = ''; // what those refused that before lacks
+let deniedBefore = ''; // the denials of rules that before lacks: '0', or '?' if unknown
 
-/** showSums writes what all hits come to. recent: {totals, minutes} of the last minutes; curve: as it is drawn. */
+/** showSums writes the sums of all hits. recent: {totals, minutes} of the last minutes; curve: as drawn. */
 export function showSums(view, recent, curve) {
   const tiles = [['hits', 'All hits'], ['over', 'Denied'], ['degraded', 'Degraded']].map(([outcome, name]) => {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
@@ -30,20 +30,20 @@ export function showSums(view, recent, curve) {
 }
 
 /**
- * loadSmall draws a small curve of the rules that were refused, or hit, most: rules are those with hits in the range, curve
- * is that of all, and lately has the rules of the last minutes by their keys.
+ * loadSmall draws small curves of the rules that denied most, or had most hits. rules are those with hits in the range, curve
+ * is the curve of all rules, and lately has the rules of the last minutes by their keys.
  */
 export async function loadSmall(view, rules, curve, lately, signal) {
   const some = rules.filter(rule => rule.hits > 0 && (!view.domain || rule.domain === view.domain))
     .sort((a, b) => Number(b.denied) - Number(a.denied) || Number(b.hits) - Number(a.hits));
   const drawn = some.slice(0, view.domain ? mostOfDomain : mostRules), asked = JSON.stringify([view.domain, view.range, view.from, view.to, view.tz]);
-  if (asked !== key || now() - at >= fresh) {
+  if (asked !== key || now() - at >= maxAge) {
     const anew = asked === key ? new Map() : curves = new Map(), past = curve.before;
     const ranking = past ? await askTop({ domain: view.domain, from: past.from, to: past.to, by: 'over' }, signal) : null;
     before = new Map(ranking?.top.map(row => [keyOf(row), row.over]));
-    rest = ranking?.found > ranking?.top.length ? '?' : '0';
+    deniedBefore = ranking?.found > ranking?.top.length ? '?' : '0';
     show(view, drawn, some.length, lately, past?.name);
-    for (const { domain, path } of drawn) { // one after the other: two questions are answered at a time, and others ask as well
+    for (const { domain, path } of drawn) { // one after the other: the server answers two at a time, and others ask too
       const step = stepFor(seconds(view), columns);
       const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step, values: 'false' }, signal);
       anew.set(keyOf({ domain, path }), joined(answer, true));
@@ -74,7 +74,7 @@ function card(view, rule, recent, pastName) {
     view.domain ? '' : make('small', {}, make('bdi', {}, shown(rule.domain, 60))),
     refused ? line('over-text', make('b', {}, exact(rule.denied)), ` denied, ${share(rule.denied, rule.hits)}`) : line('quiet', 'none denied'), ' ',
     recent?.deniedPerMinute > 0 ? line('over-text', `${brief(recent.deniedPerMinute)}/min now`) : '', ' ',
-    pastName ? line('quiet', `${pastName}: ${before.has(own) ? exact(before.get(own)) : rest}`) : '', ' ',
+    pastName ? line('quiet', `${pastName}: ${before.has(own) ? exact(before.get(own)) : deniedBefore}`) : '', ' ',
     line('quiet', `of ${exact(rule.hits)} hits`));
   return card;
 }

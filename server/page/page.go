@@ -1,5 +1,5 @@
-// Package page is what people look at: the files of a web page that shows every rule, and curves of its hits. The page
-// asks the port that serves it for what it shows, and changes nothing.
+// Package page has the files of a web page that shows every rule, and curves of its hits. The page requests its data from the
+// port that serves it, and changes nothing.
 package page
 
 import (
@@ -20,12 +20,12 @@ var embedded embed.FS
 
 const index = "index.html"
 
-// policy lets the page load its own files and ask its own port, and nothing else: the names that it shows come from
+// policy lets the page load its own files and call its own port, and nothing else, since the names that it shows come from
 // requests.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mediaTypes are those of the files. The system's own table may differ, and browsers run no script of another type.
+// mediaTypes are the types of the files: the system's table may differ, and browsers run no script of another type.
 var mediaTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -33,7 +33,7 @@ var mediaTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// file is a file as it is served.
+// file is a served file.
 type file struct {
 	content []byte
 	media   string
@@ -43,17 +43,17 @@ type file struct {
 //go:embed help.txt
 var help string
 
-// Help says what the port serves beside the page.
+// Help writes what the port serves beside the page.
 func Help(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, help) // the client is gone if this fails
 }
 
-// Handler serves the page at whatever path ends in a slash, and its files by the last part of theirs. All
-// references between its files are relative, so a proxy may put them below a path of its own.
+// Handler serves the page at every path that ends in a slash, and its files by the last part of theirs. References between
+// files are relative, so a proxy may put them below a path of its own.
 func Handler() http.Handler {
 	files := make(map[string]file)
-	entries, _ := fs.ReadDir(embedded, ".") // what is embedded can be read
+	entries, _ := fs.ReadDir(embedded, ".") // embedded files can be read
 	for _, entry := range entries {
 		content, _ := embedded.ReadFile(entry.Name())
 		sum := sha256.Sum256(content)
@@ -62,7 +62,7 @@ func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, last := path.Split(r.URL.Path)
 		f, known := files[cmp.Or(last, index)]
-		if !known || last == index { // its references would lead elsewhere
+		if !known || last == index { // its relative references would lead elsewhere
 			http.NotFound(w, r)
 			return
 		}
@@ -71,7 +71,7 @@ func Handler() http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache") // asked for anew each time, and by its tag mostly not sent again
+		h.Set("Cache-Control", "no-cache") // requested each time, and mostly answered with 304 by its tag
 		h.Set("ETag", f.tag)
 		http.ServeContent(w, r, last, time.Time{}, bytes.NewReader(f.content))
 	})

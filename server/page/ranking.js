@@ -1,15 +1,15 @@
-// Which rules had the most hits in the range that is looked at.
+// Ranks the rules by their hits in the range.
 import { askTop, now } from './api.js';
 import { compare, keyOf, nameOnly } from './rules.js';
 
-const fresh = 60; // seconds that an answer is good for: a year of many rules is dear
+const maxAge = 60; // seconds until an answer is requested again: a year of many rules is expensive
 
 /** Ranking asks for the ranking of a range, one question at a time. */
 export class Ranking {
   constructor() {
-    this.answer = null; // the last one, of whatever range
-    this.answered = ''; // what it is of
-    this.asked = ''; // what the question under way is of
+    this.answer = null; // the last answer, of any range
+    this.answered = ''; // the view of the answer
+    this.asked = ''; // the view of the running request
     this.underway = null;
     this.at = 0;
     this.stop = new AbortController();
@@ -29,7 +29,7 @@ export class Ranking {
   async load(view, from, to) {
     const key = this.key(view);
     if (this.underway && this.asked === key) return this.underway;
-    if (this.isOf(view) && now() - this.at < fresh) return undefined;
+    if (this.isOf(view) && now() - this.at < maxAge) return undefined;
     this.stop.abort();
     this.stop = new AbortController();
     this.asked = key;
@@ -45,7 +45,7 @@ export class Ranking {
   async question(key, parameters, signal) {
     const answer = await askTop(parameters, signal);
     const whole = answer.found <= answer.top.length, rows = answer.top;
-    if (!whole) { // rules with few hits may have been refused most
+    if (!whole) { // rules with few hits may have denied most
       const there = new Set(rows.map(keyOf));
       const refused = await askTop({ ...parameters, by: 'over' }, signal);
       rows.push(...refused.top.filter(row => !there.has(keyOf(row))));
@@ -73,7 +73,7 @@ export function ranked(rules, answer, known, view) {
     all.set(key, { ...(all.get(key) ?? nameOnly(row, known)), ...counted(row) });
   }
   const list = [...all.values()];
-  for (const rule of list) rule.unmeasured = !answer || (!answer.whole && rule.hits === 0); // fewer than those that were told
+  for (const rule of list) rule.unmeasured = !answer || (!answer.whole && rule.hits === 0); // the answer lacks rules with few hits
   const by = view.by === 'hits' ? 'hits' : 'denied';
   return list.sort((a, b) => compare(b[by], a[by]) || compare(b.hits, a.hits) || compare(a.domain, b.domain) || compare(a.path, b.path));
 }

@@ -1,11 +1,11 @@
-// Reads a curve: the bucket under the pointer or the finger, or the one that the arrow keys have moved to. A stretch
-// that is drawn with the mouse becomes the range.
+// Shows the bucket under the pointer or the finger, or the one that the arrow keys chose. A stretch that the mouse selects
+// becomes the range.
 import { make, swatch } from './elements.js';
 import { outcomeNames } from './detail.js';
 import { brief, exact, span, width } from './text.js';
 import { minutes, tierNames } from './buckets.js';
 
-const least = 6; // pixels that a stretch is long; less is a click
+const minStretch = 6; // pixels of the shortest stretch; a shorter one is a click
 
 export class Reader {
   /** plot, svg, reading and summary are elements; zoom is called with the ends of a stretch, in Unix seconds. */
@@ -57,14 +57,14 @@ export class Reader {
     const { left, right } = this.drawing.plot;
     this.drawn.to = Math.min(Math.max(x, left), right);
     const [from, to] = [this.drawn.from, this.drawn.to].sort((a, b) => a - b);
-    this.mark('.drawn', from, to - from >= least ? to : from);
+    this.mark('.drawn', from, to - from >= minStretch ? to : from);
   }
 
   released(event) {
     const drawn = this.drawn;
     this.drawn = null;
     this.mark('.drawn', 0, 0);
-    if (!drawn || event.type !== 'pointerup' || Math.abs(drawn.to - drawn.from) < least) return;
+    if (!drawn || event.type !== 'pointerup' || Math.abs(drawn.to - drawn.from) < minStretch) return;
     const [from, to] = [drawn.from, drawn.to].sort((a, b) => a - b).map(x => this.curve.buckets[this.drawing.indexAt(x)]);
     this.zoom(from.start, to.end);
   }
@@ -122,7 +122,7 @@ function tell(element, parts) {
   element.replaceChildren(...parts.flatMap(part => [part, ' ']));
 }
 
-/** summaryOf says which range a curve is of, its largest minute, and since when each bucket has refusals, if the last has. */
+/** summaryOf describes a curve: its range, its largest minute and, if the last bucket has denials, since when each has. */
 function summaryOf({ from, to, step, buckets, highest }) {
   if (buckets.length === 0) return [];
   const parts = [make('span', { 'data-part': 'time' }, make('b', {}, span(from, to))),

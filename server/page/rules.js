@@ -1,4 +1,4 @@
-// The table of all rules: those of now or of a range, a filter, and keys.
+// The table of all rules, now or in a range, with a filter and keys.
 import { make, say, flag } from './elements.js';
 import { format } from './view.js';
 import { brief, exact, share, shown, shownPath, unescaped } from './text.js';
@@ -6,7 +6,7 @@ import { brief, exact, share, shown, shownPath, unescaped } from './text.js';
 /** unmatched is the path under which requests of a domain count that no rule matches. */
 export const unmatched = '__unmatched__';
 
-const mostRows = 200; // are drawn; the filter looks at all
+const mostRows = 200; // rows that are drawn; the filter searches all
 
 /** keyOf tells a rule from all others. */
 export function keyOf({ domain, path }) {
@@ -28,12 +28,12 @@ export function merged(rules, top, minutes, known, view) {
     const denied = Number(row.over);
     all.set(key, { ...rule, hits: Number(row.hits), denied, perMinute: Number(row.hits) / minutes, deniedPerMinute: denied / minutes });
   }
-  // Of more rules than the ranking has, the others had fewer hits than its last one.
+  // Rules that a full ranking lacks had fewer hits than its last one.
   const cut = top && top.found > top.top.length ? Number(top.top.at(-1).hits) / minutes : 0;
   const list = [...all.values()];
   for (const rule of list) {
     rule.unmeasured = !top;
-    rule.size = rule.perMinute; // what the bar under its name is as long as
+    rule.size = rule.perMinute; // the length of the bar under its name
     if (rule.hits === 0 && cut > 0) rule.below = cut;
   }
   return list.sort((a, b) => (view.by === 'hits' ? 0 : b.denied - a.denied) || b.perMinute - a.perMinute

@@ -1,4 +1,4 @@
-// Where the lines of a chart go.
+// Chooses the grid lines of a chart.
 import { dated, partsOf, written } from './text.js';
 
 /** ceiling is the first round number from a value up, and ticks the round numbers up to it. */
@@ -53,7 +53,7 @@ function after(d, { unit, n }) {
     case 'minute': return new Date(d.getTime() + n * minute * 1000);
     case 'hour': {
       const next = dated(year, month, day, Math.floor(hours / n) * n + n);
-      return next > d ? next : new Date(d.getTime() + n * hour * 1000); // an hour that comes twice
+      return next > d ? next : new Date(d.getTime() + n * hour * 1000); // at an hour that the clock shows twice
     }
     case 'day': {
       const next = dated(year, month, day + n), skipped = n === 2 && partsOf(next)[1] !== month;

@@ -1,4 +1,4 @@
-// How numbers, times and names are written.
+// Writes numbers, times and names.
 
 /** add adds two counts exactly; either may be a BigInt. */
 export function add(a, b) {
@@ -38,7 +38,7 @@ export function share(part, all) {
 const clock = { hour: '2-digit', minute: '2-digit' }, date = { day: 'numeric', month: 'short' };
 const kinds = { clock, seconds: { ...clock, second: '2-digit' }, date, dayName: { ...date, weekday: 'short' },
   dayYear: { ...date, weekday: 'short', year: 'numeric' }, weekday: { weekday: 'short', day: 'numeric' }, month: { month: 'short' } };
-let writers = {}, zone; // undefined is the browser's own
+let writers = {}, zone; // undefined: the browser's zone
 
 /** inZone has all times of the page be those of a zone: UTC, or '' for the browser's own. */
 export function inZone(name) {

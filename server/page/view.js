@@ -1,5 +1,4 @@
-// What is looked at: a rule, a value of it, and a range of time. All of it is in the URL's fragment, so that a link
-// leads to a view, and back and forward work.
+// The view: a rule, a value of it, and a range of time. It is in the URL's fragment, so that links, back and forward work.
 
 /** The ranges that end now, by their names in the fragment. */
 export const ranges = new Map([
@@ -10,7 +9,7 @@ export const ranges = new Map([
   ['365d', { seconds: 365 * 86400, name: 'year' }],
 ]);
 
-export const outcomes = ['within', 'degraded', 'shadow', 'over']; // as they are stacked, from below
+export const outcomes = ['within', 'degraded', 'shadow', 'over']; // in the order of the stack, from below
 
 const latest = 253402300799; // the end of the year 9999, in Unix seconds
 const usual = '1d';

@@ -1,21 +1,21 @@
-// Who was refused of late, and who asked most.
+// Lists the keys that were denied in the last minute, or else those that asked most.
 import { ask, now, Refused } from './api.js';
 import { byId, make, say } from './elements.js';
 import { exact, shown } from './text.js';
 
-const fresh = 15, most = 10; // seconds that an answer is good for; rows
+const maxAge = 15, most = 10; // seconds until an answer is requested again; rows
 let key = '', at = 0;
 
-/** hideWho takes the list away where it cannot be asked for. */
+/** hideWho hides the list if there is nothing to request. */
 export function hideWho() {
   byId('who-part').hidden = true;
   key = '';
 }
 
-/** loadWho lists the keys of a rule, or of a domain if path is '', that were refused of late, or if none was the busiest. */
+/** loadWho lists the denied keys of a rule, or of a domain if path is ''; if there are none, the busiest keys. */
 export async function loadWho(domain, path, signal) {
   const asked = JSON.stringify([domain, path]);
-  if (asked === key && now() - at < fresh) return;
+  if (asked === key && now() - at < maxAge) return;
   let answer;
   const top = by => ask('api/v1/counters/top', { domain, path, n: most, by }, signal);
   try {
@@ -24,7 +24,7 @@ export async function loadWho(domain, path, signal) {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     key = '';
-    show(domain, path, 'was denied', [], error.message); // such as who may read values
+    show(domain, path, 'was denied', [], error.message); // such as that the token is missing
     return;
   }
   [key, at] = [asked, now()];

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	maxReadingTime = 30 * time.Second // for a client to read an answer, which is held meanwhile
-	maxWaitingTime = 30 * time.Second // for a turn
+	maxReadingTime = 30 * time.Second // for a client to read an answer, which stays in memory meanwhile
+	maxWaitingTime = 30 * time.Second // for the semaphore
 )
 
-// errBusy is the error of a request whose turn did not come.
+// errBusy is the error of a request that waited for maxWaitingTime.
 var errBusy = errors.New("too many queries of the history at a time: ask again")
 
-// errorType is an error's type, as Prometheus names it, with the status that it has there.
+// errorType is a type of errors in Prometheus's API, with its status there.
 type errorType struct {
 	name   string
 	status int
@@ -37,27 +37,27 @@ var (
 	tooBusy    = errorType{"unavailable", http.StatusServiceUnavailable}
 )
 
-// answer is data, or why there is none.
+// answer is data or an error.
 type answer struct {
 	errorType errorType
 	err       error // nil for data
 
 	data            func(*encoder)
-	close           func() // frees what data holds, once the answer is made; nil for nothing
+	close           func() // releases data when the answer is written; may be nil
 	warnings, infos []string
 }
 
-// refuse returns an answer without data. An error among the arguments is wrapped by %w.
+// refuse returns an answer with an error, formatted as by fmt.Errorf.
 func refuse(e errorType, format string, args ...any) *answer {
 	return &answer{errorType: e, err: fmt.Errorf(format, args...)}
 }
 
-// fail returns the answer to a query that has failed.
+// fail returns the answer to a failed query.
 func fail(err error) *answer {
 	return &answer{errorType: typeOf(err), err: err}
 }
 
-// typeOf tells a failed query's error apart, as Prometheus does.
+// typeOf returns the type that Prometheus gives to a query's error.
 func typeOf(err error) errorType {
 	var stopped promql.ErrQueryCanceled
 	var late promql.ErrQueryTimeout
@@ -75,13 +75,13 @@ func typeOf(err error) errorType {
 	return execution
 }
 
-// constant always answers with the same JSON.
+// constant answers with the same JSON each time.
 func constant(data string) func(*request) *answer {
 	return func(*request) *answer { return &answer{data: func(e *encoder) { e.raw(data) }} }
 }
 
-// atOnce returns a handler of requests that read nothing but their parameters.
-func (h *Handler) atOnce(serve func(*request) *answer) http.HandlerFunc {
+// unbounded returns a handler of cheap requests, which read only their parameters.
+func (h *Handler) unbounded(serve func(*request) *answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		request, a := h.read(w, r)
 		if a == nil {
@@ -91,28 +91,28 @@ func (h *Handler) atOnce(serve func(*request) *answer) http.HandlerFunc {
 	}
 }
 
-// inTurn returns a handler of requests that read the history or parse a query, of which few are answered at a time. Those
-// that wait have not been read: their parameters are not in memory.
-func (h *Handler) inTurn(serve func(*request) *answer) http.HandlerFunc {
-	handle := h.atOnce(func(r *request) *answer {
+// bounded returns a handler of requests that read the history or parse a query: the semaphore bounds them. Parameters are
+// read afterwards, so that waiting requests take no memory.
+func (h *Handler) bounded(serve func(*request) *answer) http.HandlerFunc {
+	handle := h.unbounded(func(r *request) *answer {
 		ctx, cancel := context.WithTimeout(r.Context(), h.config.Timeout)
 		defer cancel()
 		r.Request = r.WithContext(ctx)
 		return serve(r)
 	})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !h.turns.Acquire(r.Context(), maxWaitingTime) {
+		if !h.semaphore.Acquire(r.Context(), maxWaitingTime) {
 			h.write(w, fail(cmp.Or(r.Context().Err(), errBusy)))
 			return
 		}
-		defer h.turns.Release()
+		defer h.semaphore.Release()
 		handle(w, r)
 	}
 }
 
 // write writes an answer.
 func (h *Handler) write(w http.ResponseWriter, a *answer) {
-	// The server's own bound began with the request. A server that cannot be told keeps it.
+	// This replaces the server's own deadline, which began with the request.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime))
 	w.Header().Set("Content-Type", "application/json")
 	status := http.StatusOK

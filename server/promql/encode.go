@@ -10,11 +10,10 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// bufferSize is how much of an answer is made before it begins to be written, in bytes: a dashboard's panel fits.
+// bufferSize is the size of the buffer in bytes: the answer for a dashboard's panel fits.
 const bufferSize = 512 << 10
 
-// encoder writes JSON as Prometheus does. What does not fit into its buffer goes out at once, so that an answer is never
-// in memory twice.
+// encoder writes JSON as Prometheus does. It writes through a small buffer, so that an answer is never in memory twice.
 type encoder struct {
 	to     http.ResponseWriter
 	status int // of the answer; 0 once it is written
@@ -24,9 +23,9 @@ type encoder struct {
 
 func (e *encoder) raw(text string) { e.buffer = append(e.buffer, text...) }
 
-// json writes what is small. What HTML gives a meaning is escaped: names come from requests.
+// json writes a small value. It escapes HTML, as names come from requests.
 func (e *encoder) json(value any) {
-	text, _ := json.Marshal(value) // of strings and times, it cannot fail
+	text, _ := json.Marshal(value) // for strings and times it cannot fail
 	e.buffer = append(e.buffer, text...)
 }
 
@@ -41,7 +40,7 @@ func (e *encoder) flush() {
 	e.buffer = e.buffer[:0]
 }
 
-// body writes all of an answer, some of which may be held afterwards.
+// body writes an answer, the end of which may stay in the buffer.
 func (e *encoder) body(a *answer) {
 	if a.err != nil {
 		e.raw(`{"status":"error","errorType":`)
@@ -57,7 +56,7 @@ func (e *encoder) body(a *answer) {
 	e.raw("}")
 }
 
-// list writes strings behind a name, and nothing if there are none.
+// list writes a name and its strings, or nothing without strings.
 func (e *encoder) list(name string, all []string) {
 	if len(all) > 0 {
 		e.raw(name)
@@ -65,7 +64,7 @@ func (e *encoder) list(name string, all []string) {
 	}
 }
 
-// each writes a list of n items; write writes one.
+// each writes a list of n items by calling write for each.
 func (e *encoder) each(n int, write func(i int)) {
 	e.raw("[")
 	for i := range n {
@@ -80,7 +79,7 @@ func (e *encoder) each(n int, write func(i int)) {
 	e.raw("]")
 }
 
-// value writes a float as a string, which JSON's numbers could not always hold: NaN, +Inf and -Inf are among them.
+// value writes a float as a string, since JSON's numbers have no NaN, +Inf and -Inf.
 func (e *encoder) value(v float64) {
 	form := byte('f')
 	if size := math.Abs(v); size != 0 && (size < 1e-6 || size >= 1e21) {
@@ -91,7 +90,7 @@ func (e *encoder) value(v float64) {
 	e.raw(`"`)
 }
 
-// point writes a moment, in Unix milliseconds, as seconds, and a value.
+// point writes a moment (given in Unix milliseconds, written in seconds) and a value.
 func (e *encoder) point(ms int64, v float64) {
 	e.raw("[")
 	e.buffer = strconv.AppendFloat(e.buffer, float64(ms)/1000, 'f', -1, 64)
@@ -100,7 +99,7 @@ func (e *encoder) point(ms int64, v float64) {
 	e.raw("]")
 }
 
-// result writes what a query evaluates to. Histograms do not occur: the history has none, and no function makes one.
+// result writes the result of a query. Neither the history nor a function makes histograms.
 func (e *encoder) result(v parser.Value) {
 	switch v := v.(type) {
 	case promql.Matrix:
@@ -119,7 +118,7 @@ func (e *encoder) result(v parser.Value) {
 			e.point(v[i].T, v[i].F)
 			e.raw("}")
 		})
-	default: // promql.Scalar and promql.String say how they are written
+	default: // promql.Scalar and promql.String, which marshal themselves
 		e.json(v)
 	}
 }

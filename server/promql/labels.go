@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// maxListed is how many series, names or values are listed at most.
+// maxListed is the most series, names or values of a list.
 const maxListed = 100_000
 
 // series answers with the labels of the series that match.
@@ -44,8 +44,7 @@ func (h *Handler) labelValues(r *request) *answer {
 	})
 }
 
-// distinct answers with the texts that pick returns of the labels of the series that match, but for empty ones, each once
-// and sorted.
+// distinct answers with the texts that pick returns for the labels of matching series: sorted, each once, without empty ones.
 func (h *Handler) distinct(r *request, pick func(labels.Label) string) *answer {
 	found := make(map[string]bool)
 	visit := func(l labels.Labels) {
@@ -58,8 +57,7 @@ func (h *Handler) distinct(r *request, pick func(labels.Label) string) *answer {
 	return list(h, r, visit, func() []string { return slices.Sorted(maps.Keys(found)) })
 }
 
-// list calls visit with the labels of all series that match, and answers with the items that it then has, up to
-// maxListed.
+// list calls visit with the labels of all matching series, and then answers with its items, up to maxListed.
 func list[T any](h *Handler, r *request, visit func(labels.Labels), items func() []T) *answer {
 	sets := r.matchers(h.parser)
 	if r.refused != nil {

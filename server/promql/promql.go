@@ -1,5 +1,5 @@
-// Package promql serves the history of hits as Prometheus serves what it keeps: its HTTP API, for Grafana and whatever
-// else asks it. API.md says what is answered. What a query means is for the package engine below it.
+// Package promql serves the history of hits by Prometheus's HTTP API, for Grafana and other clients. API.md describes it.
+// Package engine evaluates the queries.
 package promql
 
 import (
@@ -12,49 +12,49 @@ import (
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
-// Config is what is served, and how much at a time.
+// Config configures a handler.
 type Config struct {
 	engine.Config
-	// Version is that of this weir.
+	// Version is the version of weir.
 	Version string
-	// Concurrency is how many queries are evaluated, or their answers written, at a time; 0 is 1.
-	// What they may hold in memory together is as many times what the engine allows each.
+	// Concurrency is the most queries that are being evaluated or answered; 0 is 1. Together they may hold that many times
+	// the memory that the engine allows each.
 	Concurrency int
 }
 
-// Handler answers requests below /prometheus/, which Grafana is given behind host and port, any number at a time.
+// Handler answers requests below /prometheus/. It may be used concurrently.
 type Handler struct {
-	config Config
-	engine *engine.Engine
-	parser parser.Parser
-	mux    *http.ServeMux
-	turns  connlimit.Semaphore // of requests that read the history or parse a query
+	config    Config
+	engine    *engine.Engine
+	parser    parser.Parser
+	mux       *http.ServeMux
+	semaphore connlimit.Semaphore // of requests that read the history or parse a query
 }
 
 // NewHandler returns a handler.
 func NewHandler(c Config) *Handler {
 	c.Concurrency = cmp.Or(c.Concurrency, 1)
 	h := &Handler{config: c, engine: engine.New(c.Config), parser: engine.NewParser(), mux: http.NewServeMux(),
-		turns: make(connlimit.Semaphore, c.Concurrency)}
+		semaphore: make(connlimit.Semaphore, c.Concurrency)}
 	const api = "/prometheus/api/v1/"
 	for path, serve := range map[string]func(*request) *answer{
 		"query": h.query, "query_range": h.queryRange, "series": h.series, "labels": h.labels,
 	} {
-		h.mux.HandleFunc("GET "+api+path, h.inTurn(serve))
-		h.mux.HandleFunc("POST "+api+path, h.inTurn(serve))
+		h.mux.HandleFunc("GET "+api+path, h.bounded(serve))
+		h.mux.HandleFunc("POST "+api+path, h.bounded(serve))
 	}
-	h.getOnly(api+"label/{name}/values", h.inTurn(h.labelValues))
-	h.mux.HandleFunc("GET "+api+"query_exemplars", h.atOnce(constant("[]")))
-	h.mux.HandleFunc("POST "+api+"query_exemplars", h.atOnce(constant("[]")))
+	h.getOnly(api+"label/{name}/values", h.bounded(h.labelValues))
+	h.mux.HandleFunc("GET "+api+"query_exemplars", h.unbounded(constant("[]")))
+	h.mux.HandleFunc("POST "+api+"query_exemplars", h.unbounded(constant("[]")))
 	for path, serve := range map[string]func(*request) *answer{
 		"metadata": metadata, "status/buildinfo": h.buildInfo,
 		"rules": constant(`{"groups":[]}`), "alerts": constant(`{"alerts":[]}`),
 		"targets":       constant(`{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}`),
 		"alertmanagers": constant(`{"activeAlertmanagers":[],"droppedAlertmanagers":[]}`),
 	} {
-		h.getOnly(api+path, h.atOnce(serve))
+		h.getOnly(api+path, h.unbounded(serve))
 	}
-	h.mux.HandleFunc("/prometheus/", h.atOnce(func(r *request) *answer {
+	h.mux.HandleFunc("/prometheus/", h.unbounded(func(r *request) *answer {
 		return refuse(notFound, "%s %s is not among the parts of Prometheus's API that weir has: queries, series, labels and "+
 			"metadata below %s", r.Method, clip(r.URL.Path), api)
 	}))
@@ -70,7 +70,7 @@ func Off(reason string) http.Handler {
 	})
 }
 
-// getOnly serves a path for GET. Grafana tries POST first, and needs to be told that it may not.
+// getOnly serves a path for GET. Grafana tries POST first, and needs the status 405.
 func (h *Handler) getOnly(path string, serve http.HandlerFunc) {
 	h.mux.HandleFunc("GET "+path, serve)
 	h.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {

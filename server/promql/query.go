@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxNotes is how many warnings, and how many infos, an answer has at most.
+	// maxNotes is the most warnings, and the most infos, of an answer.
 	maxNotes = 10
-	// maxSteps is how many points a series of an answer may have, as Prometheus has it.
+	// maxSteps is the most points of a series in an answer, as in Prometheus.
 	maxSteps = 11_000
 )
 
@@ -55,7 +55,7 @@ func (h *Handler) queryRange(r *request) *answer {
 	})
 }
 
-// evaluate answers with what a query evaluates to.
+// evaluate answers with the result of a query.
 func (h *Handler) evaluate(r *request, newQuery func(context.Context, string) (promql.Query, error)) *answer {
 	ctx, text := r.Context(), r.FormValue("query")
 	if r.refused != nil {

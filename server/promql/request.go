@@ -17,16 +17,16 @@ import (
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
-// maxBody is how long the parameters of a request may be, in bytes: many long queries.
+// maxBody is the most bytes of a request's parameters: enough for many long queries.
 const maxBody = 128 << 10
 
 // request is a request with its parameters, from its URL and its body.
 type request struct {
 	*http.Request
-	refused *answer // for the first parameter that was read and is bad; nil for none
+	refused *answer // for the first invalid parameter; nil for none
 }
 
-// read returns a request whose parameters are read.
+// read reads the parameters of a request.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*request, *answer) {
 	if len(r.URL.RawQuery) > maxBody {
 		return nil, refuse(badData, "error parsing form values: the URL is longer than %d bytes", maxBody)
@@ -38,14 +38,14 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*request, *answe
 	return &request{Request: r}, nil
 }
 
-// refuse refuses the request for a parameter, unless it has been refused for another, or err is nil.
+// refuse notes that a parameter is invalid, if err is not nil and no other was invalid before.
 func (r *request) refuse(name string, err error) {
 	if err != nil && r.refused == nil {
 		r.refused = refuse(badData, "invalid parameter %q: %w", name, err)
 	}
 }
 
-// Between these Unix seconds are the moments that Prometheus knows.
+// The range of times in Prometheus, in Unix seconds.
 const firstSecond, lastSecond = math.MinInt64/1000 + 62135596801, math.MaxInt64/1000 - 62135596801
 
 // parseTime reads Unix seconds or RFC 3339.
@@ -76,7 +76,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("cannot parse %q to a valid duration", clip(text))
 }
 
-// matchers returns the sets of matchers that match[] says, one of no matchers for none.
+// matchers returns the sets of matchers of match[]; without match[], one empty set.
 func (r *request) matchers(p parser.Parser) [][]*labels.Matcher {
 	all := r.Form["match[]"]
 	if len(all) == 0 {

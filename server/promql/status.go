@@ -6,11 +6,11 @@ import (
 	"github.com/weirproxy/weir/server/promql/engine"
 )
 
-// prometheusVersion is that of the engine, as Prometheus counts: clients choose by it what they may ask. A test compares
-// it with go.mod.
+// prometheusVersion is the Prometheus release of the engine, from which clients tell its features. A test compares it with
+// go.mod.
 const prometheusVersion = "3.16.0"
 
-// buildInfo answers who this is. Grafana takes a source with a field of features for Mimir, so there is none.
+// buildInfo answers with the build. It has no field features, or Grafana would take weir for Mimir.
 func (h *Handler) buildInfo(*request) *answer {
 	info := map[string]string{
 		"application": "weir", "version": prometheusVersion, "revision": h.config.Version, "branch": "", "buildUser": "",
@@ -19,7 +19,7 @@ func (h *Handler) buildInfo(*request) *answer {
 	return &answer{data: func(e *encoder) { e.json(info) }}
 }
 
-// metrics are all that the history has: name, type and help.
+// metrics are the metrics of the history: name, type and help.
 var metrics = [][3]string{
 	{engine.HitsPeak, "gauge", "Hits in the largest minute of the stored bucket that holds the moment, by outcome."},
 	{engine.HitsTotal, "counter", "Hits by rule and what became of them: within its limits, over, which is denied, shadow, " +
@@ -28,7 +28,7 @@ var metrics = [][3]string{
 	{engine.NearTotal, "counter", "Of the hits within, those above NEAR_LIMIT_RATIO of the limit."},
 }
 
-// metadata answers what metrics there are.
+// metadata answers with the metrics.
 func metadata(*request) *answer {
 	all := make(map[string][]map[string]string)
 	for _, m := range metrics {

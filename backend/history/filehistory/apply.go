@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// pendingBatch is a batch that waits for the turn. Who has the turn applies all that wait in one transaction, because
-// most of what a transaction costs is the wait for the disk.
+// pendingBatch is a batch that waits for the write lock. Whoever has the lock applies all waiting batches in one
+// transaction, as most of a transaction's time is the wait for the disk.
 type pendingBatch struct {
 	p      history.Partition
 	batch  history.Batch
@@ -23,14 +23,14 @@ var (
 	errNothing     = errors.New("nothing to write") // ends a transaction without a commit
 )
 
-// Apply implements [history.Store]. A batch whose caller has gone may still be applied.
+// Apply implements [history.Store]. It may apply a batch after its caller has left.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	s.c.Step("apply: before")
 	own := &pendingBatch{p: p, batch: b, err: s.wrap(errInterrupted)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, own)
 	s.mu.Unlock()
-	err := s.inTurn(ctx, func() error {
+	err := s.withLock(ctx, func() error {
 		s.applyWaiting()
 		return nil
 	})
@@ -41,8 +41,8 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 	return own.result, own.err
 }
 
-// applyWaiting applies all batches that wait, or none if one that had the turn before has done so: in one transaction
-// or, if that fails, each in its own, so that a damaged partition keeps no other out.
+// applyWaiting applies all waiting batches, if the last holder of the lock has not done so: in one transaction or, if that
+// fails, each in its own, so that a damaged partition blocks no other.
 func (s *Store) applyWaiting() {
 	s.mu.Lock()
 	batches := s.waiting
@@ -87,7 +87,7 @@ func (s *Store) applyTogether(batches []*pendingBatch) error {
 	return err
 }
 
-// count counts a batch in its partition, unless its writer's position is beyond it already, or too far behind.
+// count counts a batch in its partition, if it is the next one after its writer's position.
 func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
 	was, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
 	r := history.ApplyResult{Status: b.Status(was.last), Last: was.last, Refused: was.refused}

@@ -11,9 +11,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// guard runs an operation on the database. bbolt panics where a page is not what it should be, and where the file is
-// shorter than its map, or has moved under it, touching it is a fault. Neither may end the process: the limiter is in
-// it. After such a thing bbolt's locks may be held forever, so nothing is asked of it any more.
+// guard runs an operation on the database. bbolt panics at a damaged page, and reading a file that is shorter than its map
+// is a memory fault. Neither may end the process, as the limiter runs in it. Afterwards bbolt's locks may be held forever,
+// so guard runs nothing more.
 func (s *Store) guard(operation func() error) (err error) {
 	if broken := s.damaged.Load(); broken != nil {
 		return *broken
@@ -28,18 +28,18 @@ func (s *Store) guard(operation func() error) (err error) {
 	return operation()
 }
 
-// inTurn does something when it is its turn, unless ctx has ended by then. Turns are taken about in the order in which they
-// were asked for, so that a job of many transactions does not keep others out.
-func (s *Store) inTurn(ctx context.Context, do func() error) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+// withLock does something while it holds the write lock, unless ctx has ended by then. Goroutines get the lock about in the
+// order in which they ask, so that a job of many transactions does not block others.
+func (s *Store) withLock(ctx context.Context, do func() error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if ctx.Err() != nil {
 		return s.wrap(ctx.Err())
 	}
 	return do()
 }
 
-// update runs a transaction that writes. The caller holds the turn.
+// update runs a transaction that writes. The caller holds the write lock.
 func (s *Store) update(write func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.Update(write)) })
 }
@@ -48,9 +48,9 @@ func (s *Store) view(read func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.View(read)) })
 }
 
-// isImpossibleOffset reports whether a page was to be written where no file can have one: its number came from a damaged
-// list of free pages. Linux answers EFBIG or EINVAL to such an offset, and Go refuses one below zero itself. (A file that
-// has become too large for its file system fails before, when it is to grow.)
+// isImpossibleOffset reports whether a write failed because no file has such an offset: the page's number came from a
+// damaged list of free pages. Linux answers EFBIG or EINVAL, and Go refuses a negative offset. (A file that becomes too
+// large for its file system fails earlier, when it grows.)
 func isImpossibleOffset(err error) bool {
 	var write *fs.PathError
 	return errors.As(err, &write) && (write.Op == "writeat" ||

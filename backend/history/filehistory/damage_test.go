@@ -230,7 +230,7 @@ func TestDamagedRowBlocksNoOtherPartition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.turn.Lock() // so that all batches wait for the same transaction
+	s.writing.Lock() // so that all batches wait for the same transaction
 	var applying sync.WaitGroup
 	for _, id := range ids {
 		applying.Go(func() {
@@ -246,7 +246,7 @@ func TestDamagedRowBlocksNoOtherPartition(t *testing.T) {
 			}
 		})
 	}
-	s.turn.Unlock()
+	s.writing.Unlock()
 	applying.Wait()
 	did, err := s.Downsample(context.Background(), time.Now())
 	instructs(t, "the job over a damaged row", err, dir)

@@ -12,17 +12,17 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxMoves is how many chunks a transaction of the job moves: some milliseconds, for which writers wait.
+// maxMoves is the most chunks that a transaction moves, so that writers wait for some milliseconds only.
 const maxMoves = 100
 
-// Downsample implements [history.Store]. It goes from partition to partition in transactions of at most 100 chunks. Where a
-// partition is damaged it goes on with the next, and reports the first at the end.
+// Downsample implements [history.Store]. It goes through the partitions in transactions of at most maxMoves chunks. After a
+// damaged partition it goes on with the next, and in the end reports the first error.
 func (s *Store) Downsample(ctx context.Context, at time.Time) (history.DownsampleResult, error) {
 	now := min(at.Unix(), s.c.Now().Unix())
 	var did history.DownsampleResult
 	var damage error
 	for p := range history.Partitions {
-		j := job{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
+		j := downsampler{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
 		for more := true; more; {
 			some, err := j.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
@@ -36,32 +36,31 @@ func (s *Store) Downsample(ctx context.Context, at time.Time) (history.Downsampl
 	return did, damage
 }
 
-// job runs the job in one partition.
-type job struct {
+// downsampler downsamples one partition.
+type downsampler struct {
 	*Store
 	p    history.Partition
 	now  int64
-	tier history.Tier        // the next whose chunks are looked through
-	due  []dueChunk          // of the tiers before, and not moved yet
+	tier history.Tier        // the next tier to search for due chunks
+	due  []dueChunk          // found in earlier tiers, not moved yet
 	seen map[seriesHash]bool // series that were moved or dropped
 
-	// Of the transaction that is under way.
+	// Of the present transaction:
 	table  *table
-	budget int // chunks that may still be moved
+	budget int // chunks that it may still move
 	did    history.DownsampleResult
 }
 
-// dueChunk is a chunk of a series that is to be moved, or that may have days to be dropped.
+// dueChunk is a chunk of a series that has to be moved, or may have days to drop.
 type dueChunk struct {
 	hash  seriesHash
 	chunk history.Chunk
 }
 
-// transaction does as much as one transaction should, and returns what has been done for good. It counts the partition
-// when nothing is left.
-func (j *job) transaction(ctx context.Context) (history.DownsampleResult, error) {
+// transaction runs one transaction, and returns what it committed. It counts the partition when nothing is left to do.
+func (j *downsampler) transaction(ctx context.Context) (history.DownsampleResult, error) {
 	j.budget, j.did = maxMoves, history.DownsampleResult{}
-	err := j.inTurn(ctx, func() error { return j.update(j.downsampleSome) })
+	err := j.withLock(ctx, func() error { return j.update(j.moveSome) })
 	switch {
 	case err == nil:
 		j.c.Step("downsample: after")
@@ -74,13 +73,13 @@ func (j *job) transaction(ctx context.Context) (history.DownsampleResult, error)
 	return j.did, nil
 }
 
-// downsampleSome deletes writers, and moves what is due until nothing is, or the transaction has moved enough: the finest tier
-// first, so that each chunk is moved once.
-func (j *job) downsampleSome(tx *bolt.Tx) (err error) {
+// moveSome deletes old positions and moves due chunks, until none is left or the budget is used. It begins with the finest
+// tier, so that each chunk moves once.
+func (j *downsampler) moveSome(tx *bolt.Tx) (err error) {
 	if j.table, err = j.Store.table(tx, j.p); err != nil {
 		return err
 	}
-	deleted, err := j.deleteWriters()
+	deleted, err := j.deletePositions()
 	if err != nil {
 		return err
 	}
@@ -102,8 +101,8 @@ func (j *job) downsampleSome(tx *bolt.Tx) (err error) {
 	return nil
 }
 
-// deleteWriters removes the positions of writers that have long gone, and reports whether there were any.
-func (j *job) deleteWriters() (bool, error) {
+// deletePositions deletes the positions of writers that ended long ago, and reports whether there were any.
+func (j *downsampler) deletePositions() (bool, error) {
 	before := j.now - int64(history.WriterTTL/time.Second)
 	var gone [][]byte
 	for key, row := range j.table.withPrefix([]byte{byte(j.p), positionRow}) {
@@ -123,8 +122,8 @@ func (j *job) deleteWriters() (bool, error) {
 	return len(gone) > 0, nil
 }
 
-// findDue returns the chunks of the tier that are due, oldest first, and those of days of which some may be too old.
-func (j *job) findDue() (found []dueChunk, err error) {
+// findDue returns the due chunks of the tier, oldest first, and chunks of days some of which may be past the retention.
+func (j *downsampler) findDue() (found []dueChunk, err error) {
 	chunks, err := j.table.chunks(j.tier, j.tier)
 	for _, c := range chunks {
 		if j.c.Keep.Due(c, c.Start()) > j.now {
@@ -141,8 +140,8 @@ func (j *job) findDue() (found []dueChunk, err error) {
 	return found, err
 }
 
-// move moves a chunk, or drops days of it. It does nothing if it has gone, or if none of its days is too old.
-func (j *job) move(d dueChunk) error {
+// move moves a chunk, or drops its days past the retention. It does nothing if the chunk is gone, or no day is that old.
+func (j *downsampler) move(d dueChunk) error {
 	key := seriesKey(j.p, d.hash)
 	row, found, err := get(j.table, key, decodeSeries)
 	if err == nil && !found && j.table.rows.Get(chunkKey(j.p, d.chunk, d.hash)) == nil {

@@ -24,14 +24,14 @@ var (
 	rowsBucket  = []byte("rows")
 )
 
-// The kinds of rows of a partition. All rows of a partition lie together.
+// The kinds of rows of a partition, whose rows are contiguous.
 const (
 	positionRow = 'p'
 	seriesRow   = 's'
 	chunkRow    = 't'
 )
 
-// initialize makes the buckets of a new file, once it is known that all of the file is there, and this version's.
+// initialize makes the buckets of a new file. It fails if the file is shorter than its header says, or of another format.
 func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	info, err := file.Stat()
 	if err == nil && info.Size() < tx.Size() {
@@ -43,7 +43,7 @@ func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	_ = file.Chmod(0o600) // one that was there may let others read; of another owner it stays as it is
+	_ = file.Chmod(0o600) // others may be able to read an existing file; that of another owner keeps its mode
 	about, err := tx.CreateBucketIfNotExists(aboutBucket)
 	if err == nil && about.Get(formatKey) == nil {
 		err = about.Put(formatKey, format)
@@ -54,7 +54,7 @@ func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	return err
 }
 
-// checkFormat accepts this version's files, and those that are still empty.
+// checkFormat accepts files of this version, and empty ones.
 func (s *Store) checkFormat(tx *bolt.Tx) error {
 	if first, _ := tx.Cursor().First(); first == nil {
 		return nil
@@ -69,7 +69,7 @@ func (s *Store) checkFormat(tx *bolt.Tx) error {
 	return nil
 }
 
-// seriesHash stands for a series in keys: the beginning of a SHA-256 over its ID. Nobody can find two series of one hash.
+// seriesHash identifies a series in keys: the beginning of a SHA-256 over its ID, too long for collisions.
 type seriesHash [16]byte
 
 func hashOf(id history.ID) seriesHash {
@@ -77,7 +77,7 @@ func hashOf(id history.ID) seriesHash {
 	return seriesHash(sum[:])
 }
 
-// appendID writes an ID so that no two look alike.
+// appendID appends an ID, such that no two IDs have the same bytes.
 func appendID(dst []byte, id history.ID) []byte {
 	dst = append(dst, byte(id.Outcome))
 	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
@@ -94,8 +94,8 @@ func seriesKey(p history.Partition, h seriesHash) []byte {
 	return append([]byte{byte(p), seriesRow}, h[:]...)
 }
 
-// chunksKey returns where the rows of a chunk begin: one for each series that has it. A number may be negative; its top
-// bit is turned so that rows come in the order of time.
+// chunksKey returns the prefix of a chunk's rows, one for each series that has it. A number may be negative, so its top bit
+// is inverted to keep rows in the order of time.
 func chunksKey(p history.Partition, c history.Chunk) []byte {
 	return binary.BigEndian.AppendUint32([]byte{byte(p), chunkRow, byte(c.Tier)}, uint32(c.Number)^1<<31)
 }
@@ -133,7 +133,7 @@ func appendNumbers(dst []byte, numbers ...uint64) []byte {
 	return dst
 }
 
-// cutNumbers reads numbers from the start of src, and returns what follows them.
+// cutNumbers reads numbers from the start of src, and returns the rest.
 func cutNumbers(src []byte, numbers ...*uint64) (rest []byte, err error) {
 	for _, number := range numbers {
 		n, width := binary.Uvarint(src)
@@ -145,7 +145,7 @@ func cutNumbers(src []byte, numbers ...*uint64) (rest []byte, err error) {
 	return src, nil
 }
 
-// decodeSeries reads the row of a series. Its id lies in src.
+// decodeSeries reads the row of a series. Its id shares src's memory.
 func decodeSeries(src []byte) (r series, err error) {
 	if r.id, err = cutNumbers(src, &r.Lifetime, &r.Expired, &r.Points); err != nil {
 		return series{}, err
@@ -169,8 +169,8 @@ func readID(src []byte) (id history.ID, err error) {
 	return id, nil
 }
 
-// position is how far a writer has come in a partition, when it was last heard of, in Unix seconds, and how many hits of
-// its last batch were refused.
+// position is a writer's position in a partition: the number of its last batch, the Unix second in which that was counted,
+// and how many of its hits were refused.
 type position struct {
 	last    uint64
 	at      int64
@@ -209,12 +209,12 @@ func (s *Store) table(tx *bolt.Tx, p history.Partition) (*table, error) {
 	return &table{p: p, rows: rows, store: s.name}, nil
 }
 
-// damaged returns an error that names a row which cannot be read.
+// damaged returns the error of a row that cannot be read.
 func (t *table) damaged(key []byte, err error) error {
 	return fmt.Errorf("%s %w (row %x: %w)", t.store, ErrDamaged, key, err)
 }
 
-// get reads a row. It reports whether there is one.
+// get reads a row, and reports whether it exists.
 func get[T any](t *table, key []byte, decode func(row []byte) (T, error)) (value T, found bool, err error) {
 	row := t.rows.Get(key)
 	if row == nil {
@@ -226,7 +226,7 @@ func get[T any](t *table, key []byte, decode func(row []byte) (T, error)) (value
 	return value, true, nil
 }
 
-// withPrefix returns the rows whose keys begin with a prefix, in order. Nothing may be written meanwhile.
+// withPrefix returns the rows whose keys begin with a prefix, in order. Write nothing while you iterate.
 func (t *table) withPrefix(prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, row []byte) bool) {
 		cursor := t.rows.Cursor()
@@ -265,14 +265,14 @@ func (s *seriesChunks) Fine() (found []history.Chunk, err error) {
 	return slices.DeleteFunc(found, func(c history.Chunk) bool { return s.rows.Get(chunkKey(s.p, c, s.hash)) == nil }), err
 }
 
-// chunks returns the chunks of some tiers that the partition holds, of any series, the finest and oldest first.
+// chunks returns the chunks of these tiers that any series of the partition has, finest and oldest first.
 func (t *table) chunks(finest, coarsest history.Tier) (found []history.Chunk, err error) {
 	cursor, end := t.rows.Cursor(), []byte{byte(t.p), chunkRow, byte(coarsest) + 1}
 	key, _ := cursor.Seek([]byte{byte(t.p), chunkRow, byte(finest)})
 	for last := []byte(nil); key != nil && bytes.Compare(key, end) < 0; {
 		c, _, err := readChunkKey(key)
 		if err == nil && bytes.Compare(key, last) <= 0 {
-			err = errors.New("rows are out of order") // and going on would go round forever
+			err = errors.New("rows are out of order") // going on would loop forever
 		}
 		if err != nil {
 			return nil, t.damaged(key, err)
@@ -283,8 +283,8 @@ func (t *table) chunks(finest, coarsest history.Tier) (found []history.Chunk, er
 	return found, nil
 }
 
-// Cells are packed as numbers of variable length, place by place from the first: a minute's sum, a coarser bucket's sum
-// and peak. Where places are empty come a 0 and how many more of them follow it. FORMAT.md has an example.
+// Cells are packed as varints, in the order of their places: a minute's sum, or a coarser bucket's sum and peak. Empty places
+// are a 0 and the number of further empty ones. FORMAT.md has an example.
 
 // pack returns the cells of a chunk of a tier, packed.
 func pack(t history.Tier, cells history.Cells) (dst []byte) {
@@ -302,10 +302,10 @@ func pack(t history.Tier, cells history.Cells) (dst []byte) {
 	return dst
 }
 
-// unpack reads the packed cells of a chunk. Its error names what cannot be in them.
+// unpack reads the packed cells of a chunk. Its error names the invalid place.
 func unpack(c history.Chunk, src []byte) (history.Cells, error) {
 	places := c.Places()
-	cells := make(history.Cells, 0, min(len(src), places)+1) // one more, as a cell is often added
+	cells := make(history.Cells, 0, min(len(src), places)+1) // with room for one more, which is often added
 	for place := 0; len(src) > 0; place++ {
 		var sum, second uint64 // the second is the peak or, after a 0, how many more places are empty
 		rest, err := cutNumbers(src, &sum)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// openMemory makes a file that nobody finds and that is gone with its process. It lies with the temporary files.
+// openMemory makes an unlinked temporary file, which is gone with its process.
 func openMemory(name string, _ int, _ os.FileMode) (*os.File, error) {
 	f, err := os.CreateTemp("", name)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Query implements [history.Store]. A partition is read in one transaction, which has ended before yield is called.
+// Query implements [history.Store]. It reads each partition in one transaction, and calls yield afterwards.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	for _, p := range q.Partitions() {
 		if err := ctx.Err(); err != nil {
@@ -40,24 +40,24 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 	return nil
 }
 
-// match is a series that a query asks for, or may ask for.
+// match is a series that matches a query, or may match it.
 type match struct {
 	history.Ledger
 	id      history.ID
-	damage  error // why some of it cannot be read: the first reason
+	damage  error // the first reason why some of it cannot be read
 	unnamed bool  // as in history.Series
 }
 
-// noteDamage notes a row of the series that cannot be read. Unlike one in the way of a batch it is no reason to move the
-// file away.
+// noteDamage notes a row of the series that cannot be read. Its error does not ask to move the file away, as a row that
+// blocks a batch does.
 func (m *match) noteDamage(t *table, key []byte, err error) {
 	if m.damage == nil {
 		m.damage = fmt.Errorf("%s: row %x: %w", t.store, key, err)
 	}
 }
 
-// find returns all series of the partition that a query asks for, without their chunks. The key of one whose row cannot
-// be read tells whether the query names it; where the query names none, it may be any.
+// find returns all series of the partition that match a query, without their chunks. A series whose row cannot be read is
+// compared by its key with the series that the query names; if the query names none, it matches.
 func (t *table) find(q *history.Query) (map[seriesHash]*match, error) {
 	named := make(map[seriesHash]history.ID)
 	for _, id := range q.IDs() {
@@ -81,14 +81,14 @@ func (t *table) find(q *history.Query) (map[seriesHash]*match, error) {
 			m.id, m.unnamed = id, !known
 		}
 		if m.unnamed && len(named) == 0 || !m.unnamed && q.Matches(m.id) {
-			kept := m // so that only what is kept is allocated
+			kept := m // so that only matches are allocated
 			matches[hash] = &kept
 		}
 	}
 	return matches, nil
 }
 
-// fill reads the chunks that a query needs, as far as they can be read.
+// fill reads the chunks that a query needs, except those that cannot be read.
 func (t *table) fill(matches map[seriesHash]*match, q *history.Query) error {
 	chunks, err := t.chunks(history.Minutes, history.Days)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *table) fill(matches map[seriesHash]*match, q *history.Query) error {
 				if err != nil {
 					m.noteDamage(t, key, err)
 				}
-				_ = m.SetCells(c, cells) // of a ledger, it cannot fail
+				_ = m.SetCells(c, cells) // for a ledger it cannot fail
 			}
 		}
 	}

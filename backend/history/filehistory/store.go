@@ -1,5 +1,5 @@
-// Package filehistory keeps the history of hits in one file of this machine, or in memory where no file can be written.
-// One process holds the file; the others ask that process.
+// Package filehistory keeps the history of hits in a file, or in memory if no file can be written. One process holds the
+// file; others ask that process.
 package filehistory
 
 import (
@@ -23,24 +23,24 @@ import (
 // Name is the file's name in its directory.
 const Name = "history.db"
 
-// lockTimeout is how long Open waits for a process that is about to go.
+// lockTimeout is how long Open waits for the file of a process that is ending.
 const lockTimeout = time.Second
 
 var (
 	// ErrInUse means that another process holds the file.
 	ErrInUse = errors.New("is in use by another weir: ask it over --admin")
-	// ErrDamaged means that the file cannot be read as what weir wrote. Weir deletes nothing.
+	// ErrDamaged means that the file is not as weir wrote it. weir deletes nothing.
 	ErrDamaged = errors.New("is damaged: stop weir and move the file away; a new one will begin empty")
-	// ErrFormat means that the file is another version's, or another program's. It has not been touched.
+	// ErrFormat means that another version or program wrote the file. weir does not change it.
 	ErrFormat = errors.New("was not written by this version of weir")
 )
 
-// Config is how a store is to be opened.
+// Config configures a store.
 type Config struct {
 	Dir  string // holds the file; made if it is missing
 	Keep history.Keep
 	Now  func() time.Time // the store's clock; nil for time.Now
-	// Step, if not nil, is called with the name of each step at which a crash could matter, before and after. For tests.
+	// Step, if not nil, is called before and after each step at which a crash could matter, with its name. For tests.
 	Step func(name string)
 }
 
@@ -49,7 +49,7 @@ type Store struct {
 	name    string // for messages
 	c       Config // with its defaults
 	db      *bolt.DB
-	turn    sync.Mutex // locked while a transaction writes
+	writing sync.Mutex // the write lock
 	damaged atomic.Pointer[error]
 
 	mu      sync.Mutex
@@ -58,8 +58,7 @@ type Store struct {
 
 var _ history.Store = (*Store)(nil)
 
-// Open opens the file, or begins a new one, and locks it. Its errors wrap ErrInUse, ErrDamaged or ErrFormat where they
-// apply, and name the file.
+// Open opens or creates the file, and locks it. Its errors name the file, and may wrap ErrInUse, ErrDamaged or ErrFormat.
 func Open(c Config) (*Store, error) {
 	path := filepath.Join(c.Dir, Name)
 	s, err := newStore("history file "+path, c)
@@ -69,13 +68,13 @@ func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, s.wrap(err)
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // to open a pipe might take for ever
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe might block forever
 		return nil, s.wrap(fmt.Errorf("it is no regular file (its mode is %v)", info.Mode()))
 	}
 	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: os.OpenFile})
 }
 
-// InMemory opens a store that is gone with its process. It has no use for the directory.
+// InMemory opens a store that is gone with its process. It ignores Dir.
 func InMemory(c Config) (*Store, error) {
 	s, err := newStore("history in memory", c)
 	if err != nil {
@@ -95,7 +94,7 @@ func newStore(name string, c Config) (*Store, error) {
 	return s, s.wrap(c.Keep.Check())
 }
 
-// open opens the database for writing. When that fails, nothing stays open, and what is not this version's is as it was.
+// open opens the database for writing. If it fails, nothing stays open, and a file of another version is unchanged.
 func (s *Store) open(path string, o bolt.Options) error {
 	var opened *os.File
 	openFile := o.OpenFile
@@ -118,20 +117,20 @@ func (s *Store) open(path string, o bolt.Options) error {
 		_ = s.db.Close()
 	}
 	if err != nil && opened != nil {
-		_ = opened.Close() // and with it goes the lock, whatever state the database is in
+		_ = opened.Close() // which also releases the lock, whatever the state of the database
 	}
 	return s.wrap(err)
 }
 
-// Settle implements [history.Store]: what a file has, it keeps.
+// Settle implements [history.Store]. It does nothing, as a file loses nothing.
 func (s *Store) Settle(context.Context) error { return nil }
 
-// Close ends the store when the transactions that are under way have ended.
+// Close waits for running transactions and closes the store.
 func (s *Store) Close() error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	if s.damaged.Load() != nil {
-		return nil // its locks may be held forever; the process will let go of the file
+		return nil // its locks may be held forever; the end of the process releases the file
 	}
 	return s.wrap(s.db.Close())
 }

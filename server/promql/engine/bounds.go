@@ -13,20 +13,20 @@ import (
 	"github.com/prometheus/prometheus/util/strutil"
 )
 
-// maxTokens is how many tokens a query may have. Prometheus's parser takes a time that grows with their square, its
-// evaluation a stack that grows with how deep they are nested, and a stack that is full ends the process.
+// maxTokens is the most tokens of a query. Parsing takes time that grows with their square. Evaluation takes a stack that
+// grows with their nesting, and a full stack ends the process.
 const maxTokens = 5000
 
-// maxCostlyBytes is how long the patterns of a query that repeat, have classes, or fold case may be together: a byte of
-// them is compiled to 1,000 instructions at most, of some 100 bytes each. Of all others it is compiled to one.
+// maxCostlyBytes is the most bytes of all costly patterns of a query, which repeat, have classes, or fold case. Each byte of
+// these may become 1,000 instructions of some 100 bytes; a byte of any other pattern becomes one instruction.
 const maxCostlyBytes = 256
 
-// costlyPattern matches these, but for what is escaped.
+// costlyPattern matches such patterns, but nothing escaped.
 var costlyPattern = regexp.MustCompile(`(?s)^(?:[^\\]|\\[^pP])*?(?:[{[]|\\[pP]|\(\?)`)
 
-// CheckText returns an error if a text is too much to be given to Prometheus's parser: too long, or with patterns that take
-// much memory and time once they are compiled, which the parser does. Call it before you parse what a request brings;
-// Instant and Range do. It does not tell what else is wrong with the text.
+// CheckText returns an error if a text is too costly for Prometheus's parser: too long, or with patterns that take much memory
+// and time to compile, which the parser does. Call it before you parse text of a request; Instant and Range do. It finds no
+// other faults.
 func CheckText(text string) error {
 	lexer := parser.Lex(text)
 	budget := maxCostlyBytes
@@ -53,12 +53,12 @@ func CheckText(text string) error {
 	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
 }
 
-// maxPointsRead is how many points of one series the functions over a query's subqueries may read, each as often as windows
-// hold it. Prometheus's engine looks only between series whether its caller has left, and reads some 10⁸ points a second.
+// maxPointsRead is the most points of one series that functions over subqueries may read; a point counts once for each window
+// that holds it. Prometheus's engine reads some 10⁸ points a second, and notices only between series that its caller has left.
 const maxPointsRead = 100_000_000
 
-// checkSteps returns an error if a query and its subqueries are evaluated at so many moments that what Prometheus's engine
-// keeps of each would be more than the bound on samples, or if it would read more than maxPointsRead: it counts neither.
+// checkSteps returns an error if a query and its subqueries have so many steps that Prometheus's engine would keep more than
+// the bound on samples, or read more than maxPointsRead. The engine itself counts neither.
 func checkSteps(s *parser.EvalStmt, maximum int) error {
 	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
@@ -87,18 +87,18 @@ func checkSteps(s *parser.EvalStmt, maximum int) error {
 	return nil
 }
 
-// growth is how much longer label_replace and label_join may make names.
+// growth is by how much label_replace and label_join may lengthen names.
 type growth struct {
 	all, longest float64 // times: of all labels that are made of a series together, and of one
 	text         int     // bytes of the query, parts of which stand in each
 }
 
-// cost returns how many samples a name takes that takes so many as it is stored.
+// cost returns how many samples a name costs after its growth, from its cost as stored.
 func (g growth) cost(name int) int {
 	return int(min(float64(name)+g.all*float64(name+g.text/sampleSize), math.MaxInt32))
 }
 
-// growthOf returns that of an expression.
+// growthOf returns the growth by an expression.
 func growthOf(n parser.Node) (g growth) {
 	g.longest = 1
 	for child := range parser.ChildrenIter(n) {
@@ -109,7 +109,7 @@ func growthOf(n parser.Node) (g growth) {
 	if call == nil || call.Func == nil {
 		return g
 	}
-	parts := 0 // that may each be as long as the longest label
+	parts := 0 // each of which may be as long as the longest label
 	switch call.Func.Name {
 	case "label_replace":
 		parts = max(strings.Count(call.Args[2].String(), "$"), 1)

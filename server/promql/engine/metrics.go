@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// The metrics. Those that /metrics has as well have their names there.
+// The metrics. Those of /metrics have the same names there.
 const (
 	HitsTotal     = "weir_hits_total"
 	NearTotal     = "weir_near_hits_total"
@@ -24,7 +24,7 @@ const (
 	domainLabel  = "domain"
 	pathLabel    = "path" // of a rule, escaped
 	outcomeLabel = "outcome"
-	valueLabel   = "value" // only where a series has one
+	valueLabel   = "value" // only if the series has one
 	limitLabel   = "limit"
 )
 
@@ -38,7 +38,7 @@ func counterLabels(id history.ID) labels.Labels {
 		valueLabel, valueOf(id)).WithoutEmpty()
 }
 
-// valueOf returns the value of a series as the label has it: without its key, where the path says which that is.
+// valueOf returns the value of a series for the label: without its key if the path tells the key.
 func valueOf(id history.ID) string {
 	levels := strings.Split(id.Path, "/")
 	open := slices.DeleteFunc(slices.Clone(levels), func(level string) bool { return strings.Contains(level, "=") })
@@ -62,13 +62,13 @@ func peakLabels(id history.ID) labels.Labels {
 // sampleSize is the memory of a sample in bytes.
 const sampleSize = int(unsafe.Sizeof(history.Sample{}))
 
-// nameCost returns how many samples' memory a name takes in a result, with what points to it.
+// nameCost returns the memory of a name in a result, with its pointers, in samples.
 func nameCost(name labels.Labels) int { return (220 + int(name.ByteSize())) / sampleSize }
 
-// queryFor returns the query that is about all series that matchers can match, and reports whether there can be any.
+// queryFor returns a query for all series that the matchers can match, and reports whether there can be any.
 func queryFor(matchers labels.Selector) (history.Query, bool) {
 	var q history.Query
-	var ofMetric labels.Selector // the matchers of labels whose values are known before anything is read
+	var ofMetric labels.Selector // the matchers of labels that are known without reading
 	for _, m := range matchers {
 		switch m.Name {
 		case domainLabel, pathLabel, valueLabel:

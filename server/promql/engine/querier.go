@@ -13,25 +13,25 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// querier reads for one query, and knows what it has read. It implements [storage.Queryable] and [storage.Querier]. One
-// goroutine may use it at a time.
+// querier reads series for one query and counts them. It implements [storage.Queryable] and [storage.Querier], for one
+// goroutine.
 type querier struct {
-	storage.LabelQuerier // has none, as Prometheus's engine does not ask: labels are those of series
+	storage.LabelQuerier // nil: Prometheus's engine does not call it
 
 	config   *Config
 	now      int64         // Unix seconds
 	lookback time.Duration // of the query
 
-	samples  int                // that were selected, and what their labels take, in samples
-	coarsest history.Tier       // of the buckets that were read
-	damaged  history.Unreadable // the series that are left out
-	growth   growth             // of what names take
+	samples  int                // selected, with the cost of labels
+	coarsest history.Tier       // of all buckets read
+	damaged  history.Unreadable // the series left out
+	growth   growth             // of the cost of names
 }
 
 func (q *querier) Querier(_, _ int64) (storage.Querier, error) { return q, nil }
 
-// Select implements [storage.Querier]. The series are read before it returns, and come in order. For hints with the
-// function "series" they have no samples, and need not have any in the time that is asked for.
+// Select implements [storage.Querier]. It reads the series before it returns, and sorts them. With the hint Func "series" they
+// have no samples, and may have none in the given time.
 func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	if q.lookbackTooShort() {
 		return newSet(nil, &q.damaged, errShortLookback)
@@ -44,15 +44,15 @@ func (q *querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints
 	return newSet(s.found, &q.damaged, err)
 }
 
-// lookbackTooShort reports whether the query met a bucket whose ends its lookback may not see.
+// lookbackTooShort reports whether a bucket is so wide that the query's lookback may not reach its ends.
 func (q *querier) lookbackTooShort() bool { return lookbackFor(q.coarsest) > q.lookback }
 
 var errShortLookback = errors.New("a bucket is wider than the lookback")
 
-// phase is what Prometheus's engine names in its errors.
+// phase names the part of the evaluation in errors, as in Prometheus's engine.
 const phase = "query execution"
 
-// spend counts what was read against the bound of the query.
+// spend counts samples against the bound of the query.
 func (q *querier) spend(samples int) error {
 	if q.samples += samples; q.samples > q.config.MaxSamples {
 		return promql.ErrTooManySamples(phase)
@@ -60,7 +60,7 @@ func (q *querier) spend(samples int) error {
 	return nil
 }
 
-// readStore asks the store. Its error is Prometheus's own where the query's time is over, and where the store has failed.
+// readStore reads from the store. Its errors for a timeout and a failed store are Prometheus's own.
 func (q *querier) readStore(ctx context.Context, wanted history.Query, yield func(history.Series) error) error {
 	var refused error // by yield
 	err := q.config.Store.Query(ctx, wanted, func(s history.Series) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// lookbackFor returns how far a query looks to either side for a sample where nothing that it meets is coarser than a
-// tier. Wherever a moment lies in a bucket, both of its ends are then seen.
+// lookbackFor returns how far a query looks to either side for a sample, if it meets no coarser tier. It reaches both ends of
+// a bucket from any moment in it.
 func lookbackFor(t history.Tier) time.Duration {
 	return time.Duration(t.Width())*time.Second + time.Hour
 }
@@ -20,8 +20,7 @@ func lookbackFor(t history.Tier) time.Duration {
 // newQuery makes a query of Prometheus's engine.
 type newQuery func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error)
 
-// execution is a [promql.Query] of Prometheus's engine, which begins again with a longer lookback when it meets a bucket
-// that is too wide for it.
+// execution is a [promql.Query] that begins again with a longer lookback when it meets a bucket too wide for it.
 type execution struct {
 	promql.Query
 	engine   *Engine
@@ -35,7 +34,7 @@ func (e *Engine) query(n newQuery) (promql.Query, error) {
 	return q, q.prepare(lookbackFor(history.Minutes))
 }
 
-// prepare makes the query anew with a lookback, in place of the one that there was.
+// prepare replaces the query by one with another lookback.
 func (q *execution) prepare(lookback time.Duration) error {
 	source := q.engine.querier(lookback)
 	next, err := q.newQuery(source, promql.NewPrometheusQueryOpts(false, lookback, nil))
@@ -51,7 +50,7 @@ func (q *execution) prepare(lookback time.Duration) error {
 	return nil
 }
 
-// Exec executes the query, and again while it meets wider buckets than it looked for: three times more at most.
+// Exec executes the query, again with a longer lookback while it meets wider buckets: at most three times more.
 func (q *execution) Exec(ctx context.Context) *promql.Result {
 	ctx, cancel := context.WithTimeout(ctx, q.engine.config.Timeout)
 	defer cancel()

@@ -13,26 +13,26 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// selection is a selector's series, as they are read.
+// selection collects the series of a selector.
 type selection struct {
 	*querier
 	matchers  labels.Selector
 	namesOnly bool // no samples are wanted
 	hints     *storage.SelectHints
 	from, to  int64 // Unix seconds, both included
-	// How far apart samples are repeated where nothing changes, in milliseconds.
+	// How far apart samples are repeated while nothing changes, in milliseconds.
 	repeatCounter, repeatGauge int64
 
 	found   []*series
 	scratch []history.Sample
 }
 
-// newSelection returns a selection of nothing as yet.
+// newSelection returns an empty selection.
 func (q *querier) newSelection(hints *storage.SelectHints, matchers labels.Selector) *selection {
 	half := q.lookback.Milliseconds() / 2
 	s := &selection{querier: q, matchers: matchers, namesOnly: hints.Func == "series", hints: hints,
 		from: max(floor(hints.Start), 0), to: min(floor(hints.End)+1, q.now+staleAfter/1000), repeatCounter: half, repeatGauge: half}
-	if hints.Range > 0 { // so that no window over a gauge is empty
+	if hints.Range > 0 { // so that each window over a gauge has a sample
 		s.repeatGauge = min(max(hints.Range, 1000), half)
 	}
 	return s
@@ -46,7 +46,7 @@ func ceil(n, step int64) int64 {
 	return n - n%step
 }
 
-// floor returns the second that a moment in milliseconds is in.
+// floor returns the second of a moment in milliseconds.
 func floor(millis int64) int64 { return ceil(millis-999, 1000) / 1000 }
 
 // readHits reads the series of hits.
@@ -65,8 +65,7 @@ func (s *selection) readHits(ctx context.Context) error {
 	return s.readSpelled(ctx, query)
 }
 
-// readSpelled reads what a query means that spells paths and values otherwise than they are stored: it looks for their names
-// first.
+// readSpelled reads for a query whose paths and values are not spelled as stored. It first looks for the stored names.
 func (s *selection) readSpelled(ctx context.Context, query history.Query) error {
 	names := query
 	names.Path, names.Value, names.To = nil, nil, names.From // nothing but names is read
@@ -86,8 +85,8 @@ func (s *selection) readSpelled(ctx context.Context, query history.Query) error 
 	return err
 }
 
-// matches reports whether labels fit all matchers. A path or a value is taken as it is stored, and as people are shown it;
-// the outcome over also by the other names of it, where a matcher has one whole or as an alternative.
+// matches reports whether labels fit all matchers. A path or value may be spelled as stored or as shown; a matcher may name
+// the outcome over by another name, alone or as an alternative.
 func matches(matchers labels.Selector, l labels.Labels) bool {
 	for _, m := range matchers {
 		text, wants := l.Get(m.Name), m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
@@ -117,7 +116,7 @@ func namesOver(text string) bool {
 	return err == nil && o == history.Over
 }
 
-// add adds what is asked for of a stored series.
+// add adds the selected samples of a stored series.
 func (s *selection) add(one history.Series) error {
 	counter, peak := counterLabels(one.ID), peakLabels(one.ID)
 	wantsCounter, wantsPeak := matches(s.matchers, counter), matches(s.matchers, peak)
@@ -152,7 +151,7 @@ func (s *selection) add(one history.Series) error {
 	return nil
 }
 
-// appendTotals appends the counts of a series in the time that is asked for, and just around it.
+// appendTotals appends the counts of a series in the selected time, and just around it.
 func (s *selection) appendTotals(dst []history.Sample, one *history.Series) []history.Sample {
 	first := s.now
 	if len(one.Points) > 0 {
@@ -164,9 +163,9 @@ func (s *selection) appendTotals(dst []history.Sample, one *history.Series) []hi
 	return s.upToNow(one.AppendSamples(dst, s.now))
 }
 
-// appendPeaks appends the largest minute of each bucket where it begins, and 0 where one ends that no other follows.
-// For windows, which have their beginning excluded and their end included, it stands a second inside both ends instead,
-// so that each window meets the buckets that it overlaps, and no other.
+// appendPeaks appends the largest minute of each bucket at its beginning, and 0 at its end if no bucket follows. Windows
+// exclude their beginning and include their end. For them the samples are a second inside both ends of the bucket, so that a
+// window sees exactly the buckets that it overlaps.
 func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []history.Sample {
 	inside := int64(0)
 	if s.hints.Range > 0 {
@@ -195,7 +194,7 @@ func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []his
 	return s.upToNow(dst)
 }
 
-// upToNow appends the last sample again as of now.
+// upToNow appends the last sample once more, at now.
 func (s *selection) upToNow(samples []history.Sample) []history.Sample {
 	if n := len(samples); n > 0 && samples[n-1].At < s.now {
 		samples = append(samples, history.Sample{At: s.now, Total: samples[n-1].Total})
@@ -203,7 +202,7 @@ func (s *selection) upToNow(samples []history.Sample) []history.Sample {
 	return samples
 }
 
-// addSeries adds the samples in scratch that are asked for as a series. One without a sample is left out.
+// addSeries adds the selected samples of scratch as a series, if there are any.
 func (s *selection) addSeries(name labels.Labels, stepwise bool, repeat int64) error {
 	samples, complete := s.scratch, true
 	for len(samples) > 1 && samples[1].At <= s.from {
@@ -225,8 +224,8 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, repeat int64) e
 	return nil
 }
 
-// addLimits adds the limits of the rules in force, at every moment up to now, as /metrics has them: those of a rule
-// that read alike once.
+// addLimits adds the limits of the rules in force, at every moment up to now, with the labels of /metrics. Limits of a rule
+// with the same text are one series.
 func (s *selection) addLimits() error {
 	for _, rule := range s.config.Rules() {
 		seen := make(map[string]bool, len(rule.Limits))

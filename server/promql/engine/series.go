@@ -15,18 +15,18 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// staleAfter is how long after the last moment that is known a series has no value any more, in milliseconds.
+// staleAfter is how long a series keeps its value after its last sample, in milliseconds.
 const staleAfter = 5 * 60 * 1000
 
-// series is samples of a metric. It implements [storage.Series]. Where nothing changes between two of them there are more
-// when it is read, so that no lookback misses them, but none is held.
+// series is a series of a metric. It implements [storage.Series]. Between two equal samples a reader sees further ones, so that
+// every lookback finds one, but they are not stored.
 type series struct {
 	labels  labels.Labels
 	samples []history.Sample // oldest first
-	// stepwise says that a value holds until the next sample; otherwise nothing is known between two that differ.
+	// stepwise means that a value holds until the next sample; otherwise it is unknown between two different samples.
 	stepwise bool
-	repeat   int64 // how far apart a sample is repeated until the next, in milliseconds
-	complete bool  // there is nothing after the last sample
+	repeat   int64 // how far apart repeated samples are, in milliseconds
+	complete bool  // the series ends with its last sample
 }
 
 func (s *series) Labels() labels.Labels { return s.labels }
@@ -40,18 +40,18 @@ func (s *series) Iterator(reuse chunkenc.Iterator) chunkenc.Iterator {
 	return i
 }
 
-// millis is a moment in Unix milliseconds. Under this name go vet does not take Seek for that of an io.Seeker.
+// millis is a moment in Unix milliseconds. With this type go vet does not take Seek for io.Seeker's.
 type millis = int64
 
 // iterator reads a series. It implements [chunkenc.Iterator].
 type iterator struct {
 	chunkenc.Iterator // has no histograms, no start times and no errors
 	series            *series
-	next              int // the first sample that is later than at
+	next              int // the first sample after at
 	at                millis
 }
 
-// moment returns when a sample is, after the last one when the series ends.
+// moment returns the moment of a sample; after the last one, the end of the series.
 func (i *iterator) moment(n int) millis {
 	if n < len(i.series.samples) {
 		return i.series.samples[n].At * 1000
@@ -79,7 +79,7 @@ func (i *iterator) Seek(t millis) chunkenc.ValueType {
 	return chunkenc.ValFloat
 }
 
-// seek goes to the first sample at a moment later than where it is, or after it.
+// seek goes to the first sample at or after a moment, which is later than the present one.
 func (i *iterator) seek(t millis) {
 	count := len(i.series.samples)
 	if i.moment(i.next) < t {
@@ -106,15 +106,15 @@ func (i *iterator) At() (int64, float64) {
 
 func (i *iterator) AtT() int64 { return i.at }
 
-// set is series that were selected. It implements [storage.SeriesSet].
+// set is the result of a selection. It implements [storage.SeriesSet].
 type set struct {
 	series  []*series
 	next    int
-	damaged *history.Unreadable // the series that are left out of the whole query
+	damaged *history.Unreadable // the series left out of the whole query
 	err     error
 }
 
-// newSet returns series in the order of their labels, or an error.
+// newSet returns a set of series, sorted by labels, or of an error.
 func newSet(all []*series, damaged *history.Unreadable, err error) *set {
 	slices.SortFunc(all, func(a, b *series) int { return labels.Compare(a.labels, b.labels) })
 	return &set{series: all, damaged: damaged, err: err}

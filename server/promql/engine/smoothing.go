@@ -16,8 +16,8 @@ var (
 	errSmoothed    = errors.New("smoothed is for selectors with a window, as in x[5m] smoothed")
 )
 
-// smoothing is a [parser.Parser] that has plain rates interpolate inside buckets, as if they were written with "smoothed", and
-// refuses what has no bound. It changes what was parsed, not the text, so that positions in messages are those of the text.
+// smoothing is a [parser.Parser] that adds "smoothed" to plain rates, so that they interpolate inside buckets, and refuses
+// expressions without a bound. It changes the parsed query, so positions in messages are those of the text.
 type smoothing struct{ parser.Parser }
 
 func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
@@ -51,7 +51,7 @@ func (s smoothing) ParseExpr(text string) (parser.Expr, error) {
 	return expr, refused
 }
 
-// smooth marks a plain range selector. One that is anchored or smoothed, and a subquery, stay as they are.
+// smooth marks a plain range selector as smoothed; not one that is anchored or smoothed already, nor a subquery.
 func smooth(arg parser.Expr) {
 	switch e := arg.(type) {
 	case *parser.ParenExpr:
@@ -63,7 +63,7 @@ func smooth(arg parser.Expr) {
 	}
 }
 
-// windowed reports whether the selector at the end of a path has a window.
+// windowed reports whether the last selector of a path has a window.
 func windowed(path []parser.Node) bool {
 	if len(path) == 0 {
 		return false
