@@ -134,14 +134,19 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 		return err
 	}
 	one.Series = uint64(len(ids))
-	if err := m.copyKeys(ctx, one, []string{dueKey(p), writersKey(p), agesKey(p), denialsKeyOf(p)}); err != nil {
+	for _, key := range []string{dueKey(p), writersKey(p), denialsKeyOf(p)} {
+		if err := m.copyPieces(ctx, one, from, key); err != nil {
+			return err
+		}
+	}
+	if err := m.copyKeys(ctx, one, agesKey(p)); err != nil {
 		return err
 	}
 	for page := range slices.Chunk(ids, pageSize) {
 		records, _, err := from.readRecords(ctx, p, page)
 		for i := 0; i < len(records) && err == nil; i++ {
 			if err = records[i].damage; err == nil {
-				err = m.copyKeys(ctx, one, records[i].allKeys())
+				err = m.copyKeys(ctx, one, records[i].allKeys()...)
 			}
 		}
 		if err != nil {
@@ -160,32 +165,56 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 	return err
 }
 
-// copyKeys copies keys of a partition as they are.
-func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys []string) error {
+// copyKeys copies keys of a partition as they are. Those of a series are small.
+func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys ...string) error {
 	for some := range slices.Chunk(keys, dumpSize) {
-		if err := m.renew(ctx); err != nil {
-			return err
-		}
 		dumps, err := pipeline.Run(ctx, m.servers, topology.At{Node: one.From}, m.scripts.dump, some)
 		if err != nil {
 			return err
 		}
-		m.step("copy")
 		one.Bytes += size(dumps)
-		if err := m.put(ctx, one.To, one.Partition, m.copying(), some, dumps...); err != nil {
+		if err := m.copyTo(ctx, one, some, "restore", dumps...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put makes keys of a partition what their dumps say, or removes them if there are none, while the state is a mover's.
-func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, dumps ...any) error {
-	args := append([]any{state}, dumps...)
-	for len(args) <= len(keys) {
-		args = append(args, "")
+// copyPieces copies a key that may have a million members: one command for all would hold up its servers for long.
+func (m *mover) copyPieces(ctx context.Context, one *MovedPartition, from *Store, key string) error {
+	scan, add := "zscan", "zadd"
+	if key == writersKey(one.Partition) {
+		scan, add = "hscan", "hset"
 	}
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...), args...)
+	var all []any
+	err := from.scan(ctx, one.Partition, func(name, value string) {
+		one.Bytes += uint64(len(name) + len(value))
+		if scan == "zscan" {
+			name, value = value, name
+		}
+		all = append(all, name, value)
+	}, scan, key)
+	for piece := range slices.Chunk(all, 2*scanCount) {
+		if err == nil {
+			err = m.copyTo(ctx, one, []string{key}, add, piece...)
+		}
+	}
+	return err
+}
+
+// copyTo puts some of a copy at its node.
+func (m *mover) copyTo(ctx context.Context, one *MovedPartition, keys []string, command string, args ...any) error {
+	if err := m.renew(ctx); err != nil {
+		return err
+	}
+	m.step("copy")
+	return m.put(ctx, one.To, one.Partition, m.copying(), keys, command, args...)
+}
+
+// put runs a command on keys of a partition, while the state is a mover's.
+func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, command string, args ...any) error {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
+		append([]any{state, command}, args...)...)
 	if err == nil && item[string](reply, 0) != "put" {
 		err = fmt.Errorf("partition %d at %s is another mover's: %q", p, node, item[string](reply, 1))
 	}
@@ -226,13 +255,17 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 		for i := 0; i < len(records) && err == nil; i++ {
 			keys := records[i].allKeys()
 			slices.Reverse(keys)
-			err = m.put(ctx, node, p, state, keys)
+			for some := range slices.Chunk(keys, dumpSize) {
+				if err == nil {
+					err = m.put(ctx, node, p, state, some, "unlink")
+				}
+			}
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)})
+	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
 // tokenOf is the token in a state, "" if there is none.
