@@ -118,32 +118,53 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		}
 	}
 	for _, n := range m.config.Lost {
-		if !slices.Contains(old.Nodes, n) || slices.Contains(targets, n) {
+		ended := slices.Equal(old.Nodes, targets) // an earlier run did all, and there is no such node any more
+		if !slices.Contains(old.Nodes, n) && !ended || slices.Contains(targets, n) {
 			return fmt.Errorf("node %s cannot be lost: the history is on %q, and is to move to %q", n, old.Nodes, targets)
-		} else if failed[n] == nil {
+		} else if failed[n] == nil && !ended {
 			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
 		}
 		m.states[n] = make([]string, history.Partitions)
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
+	for _, n := range m.live {
+		if failed[n] == nil {
+			_, _, failed[n] = m.read(ctx, n, moverKey)
+		}
+		switch err := failed[n]; {
+		case err != nil && !slices.Contains(old.Nodes, n):
+			return fmt.Errorf("node %s, which is to have partitions, cannot be used: %w", n, err)
+		case err != nil && topology.IsReply(err):
+			return err
+		case err != nil:
+			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, err)
+		}
+	}
+	if err := m.lockAndRead(ctx); err != nil {
+		return err
+	}
+	for p := range m.table.At {
+		if err := m.findOwner(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockAndRead takes the locks of all nodes, and reads the states of their partitions.
+func (m *mover) lockAndRead(ctx context.Context) (err error) {
 	var keys []string
 	for p := range history.Partitions {
 		keys = append(keys, formatKey(history.Partition(p)))
 	}
 	for _, n := range m.live {
-		if failed[n] == nil && !m.config.DryRun {
-			failed[n] = m.takeLock(ctx, n, "")
+		if !m.config.DryRun {
+			err = m.takeLock(ctx, n, "")
 		}
-		if failed[n] != nil {
-			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, failed[n])
+		if err == nil {
+			m.states[n], _, err = m.read(ctx, n, keys...)
 		}
-		var err error
-		if m.states[n], _, err = m.read(ctx, n, keys...); err != nil {
-			return err
-		}
-	}
-	for p := range m.table.At {
-		if err := m.findOwner(p); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -182,6 +203,10 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		one := MovedPartition{Partition: p, From: m.table.node(p), To: goal.node(p)}
 		if one.From == one.To {
 			continue
+		}
+		if m.states[one.To][i] == format {
+			return fmt.Errorf("partition %d is at %s already, and at %s: the first holds another history, or has been lost before: "+
+				"empty it, or leave it out", p, one.To, one.From)
 		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
@@ -279,7 +304,7 @@ func (m *mover) takeLock(ctx context.Context, node, before string) error {
 	held, err := m.swap(ctx, node, moverKey, before, m.lock, "", fenceTime)
 	if err == nil && held != m.lock {
 		_, machine, _ := strings.Cut(held, " ")
-		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds", machine, fenceTime, node)
+		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds: wait for it", machine, fenceTime, node)
 	}
 	return err
 }

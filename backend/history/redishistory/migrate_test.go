@@ -185,7 +185,7 @@ func TestKilledMoverLosesNothing(t *testing.T) {
 			t.Fatal("a mover hangs")
 		}
 		_, err := here.Move(t.Context(), MoveConfig{To: urlOf(to...)})
-		if err == nil || !strings.Contains(err.Error(), "another mover, on killed, is at work") {
+		if err == nil || !strings.HasPrefix(err.Error(), "another mover, on killed, is at work") {
 			t.Fatalf("beside a mover at %q another ends with %v, want an error that names the first", step, err)
 		}
 		endFences(t, nodes...)
@@ -375,7 +375,11 @@ func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
 	if _, err := s.Move(t.Context(), MoveConfig{To: to}); err == nil || !strings.Contains(err.Error(), "say --lost "+nodes[1].Addr) {
 		t.Fatalf("with a node away a move ends with %v, want that it names --lost", err)
 	}
-	r := move(t, opened(t, ringOf(nodes...), fixed(start), impatient), MoveConfig{To: to, Lost: []string{nodes[1].Addr}})
+	if _, err := s.Move(t.Context(), MoveConfig{To: to + ",127.0.0.1:1", DryRun: true}); err == nil || strings.Contains(err.Error(), "--lost 127.0.0.1:1") {
+		t.Fatalf("a dry run with a wrong name ends with %v, want an error, and no advice to call that node lost", err)
+	}
+	lose := MoveConfig{To: to, Lost: []string{nodes[1].Addr}}
+	r := move(t, opened(t, ringOf(nodes...), fixed(start), impatient), lose)
 	for _, one := range r.Partitions {
 		if !one.Lost || !lost[one.Partition] || !one.Moved {
 			t.Errorf("partition %d of a ring that only loses a node: %+v", one.Partition, one)
@@ -394,6 +398,17 @@ func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
 	c.name = "bob"
 	c.countRound(t, 40)
 	c.agree(t, s)
+	if again := move(t, opened(t, ringOf(nodes...), fixed(start), impatient), lose); len(again.Partitions) > 0 {
+		t.Errorf("the same command again moves %+v", again)
+	}
+	nodes[1].Restart(t) // a node that comes back is to bring nothing of before
+	for p := range lost {
+		nodes[1].Client().Set(t.Context(), formatKey(p), format, 0)
+	}
+	back := MoveConfig{To: urlOf(nodes...), DryRun: true}
+	if _, err := s.Move(t.Context(), back); err == nil || !strings.Contains(err.Error(), "is at "+nodes[1].Addr+" already") {
+		t.Errorf("a dry run to a lost node that came back with its data ends with %v", err)
+	}
 }
 
 // A table of before this version, which is a list of names, is the ring as it was; and nothing moves in it.

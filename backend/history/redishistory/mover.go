@@ -117,7 +117,7 @@ func (m *mover) receive(ctx context.Context, one *MovedPartition) error {
 		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, "", 0)
 	}
 	if err == nil && held != copying {
-		err = fmt.Errorf("partition %d is at %s already: another mover was at work, or that node holds another history", p, one.To)
+		err = fmt.Errorf("partition %d has come to %s meanwhile: another mover was at work", p, one.To)
 	}
 	if err != nil {
 		return err
