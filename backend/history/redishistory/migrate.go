@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 const (
 	// moverKey is on every node of a ring while a mover is at work, and holds its token and its machine.
 	moverKey = prefix + ":mover"
-	// fenceTime is how long a fence, and a mover's lock, last unless they are renewed. They are after a third of it.
-	fenceTime = 30 * time.Second
+	// lockTime is how long a mover's locks, and with them its fence, last unless they are renewed. They are after a third of it.
+	lockTime = 30 * time.Second
 	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
 	dumpSize, sampled = 50, 10
 )
@@ -65,12 +64,6 @@ type mover struct {
 	states  map[string][]string // by node and partition, as found at the start; of a lost node none is known
 	renewed time.Time
 	result  MoveResult
-
-	// The partition that is being copied has this fence at its node; "" if none is.
-	fenced history.Partition
-	source string
-	fence  string
-	until  string
 }
 
 // Move brings the partitions of a ring to where they belong on other nodes, one after the other, while weirs count and
@@ -129,7 +122,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
 	for _, n := range m.live {
 		if failed[n] == nil {
-			_, _, failed[n] = m.read(ctx, n, moverKey)
+			_, failed[n] = m.read(ctx, n, moverKey)
 		}
 		switch err := failed[n]; {
 		case err != nil && !slices.Contains(old.Nodes, n):
@@ -151,7 +144,8 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	return nil
 }
 
-// lockAndRead takes the locks of all nodes, and reads the states of their partitions.
+// lockAndRead takes the locks of all nodes, and reads the states of their partitions. It takes away the fences of a mover
+// that lost its locks, which then cannot switch any more, should it go on.
 func (m *mover) lockAndRead(ctx context.Context) (err error) {
 	var keys []string
 	for p := range history.Partitions {
@@ -162,7 +156,12 @@ func (m *mover) lockAndRead(ctx context.Context) (err error) {
 			err = m.takeLock(ctx, n, "")
 		}
 		if err == nil {
-			m.states[n], _, err = m.read(ctx, n, keys...)
+			m.states[n], err = m.read(ctx, n, keys...)
+		}
+		for p, state := range m.states[n] {
+			if err == nil && strings.HasPrefix(state, format+" moving ") && !m.config.DryRun {
+				m.states[n][p], err = m.swap(ctx, n, keys[p], state, format, 0)
+			}
 		}
 		if err != nil {
 			return err
@@ -288,23 +287,20 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 	return m.store(ctx)
 }
 
-// unlock gives up the fence and the locks that there are. What cannot be given up ends by itself.
+// unlock gives up the locks that there are, and with them the fence. What cannot be given up ends by itself.
 func (m *mover) unlock(ctx context.Context) {
-	if m.fence != "" {
-		_ = m.dropFence(ctx)
-	}
 	for _, n := range m.live {
-		if _, err := m.swap(ctx, n, moverKey, m.lock, "", "", 0); err != nil {
+		if _, err := m.swap(ctx, n, moverKey, m.lock, "", 0); err != nil {
 			m.log.Debug("a mover's lock ends by itself", "node", n, "error", err)
 		}
 	}
 }
 
 func (m *mover) takeLock(ctx context.Context, node, before string) error {
-	held, err := m.swap(ctx, node, moverKey, before, m.lock, "", fenceTime)
+	held, err := m.swap(ctx, node, moverKey, before, m.lock, lockTime)
 	if err == nil && held != m.lock {
 		_, machine, _ := strings.Cut(held, " ")
-		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds: wait for it", machine, fenceTime, node)
+		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds: wait for it", machine, lockTime, node)
 	}
 	return err
 }
@@ -317,21 +313,17 @@ func (m *mover) cleanUp(ctx context.Context) error {
 			p, owner, word := history.Partition(i), m.table.Nodes[m.table.At[i]], strings.Fields(state)
 			var err error
 			switch {
-			case len(word) < 3 || word[1] == "moving":
+			case len(word) < 3:
 			case word[1] == "moved":
 				err = m.remove(ctx, n, p, state)
 			case n == owner: // the switch was made
-				_, err = m.swap(ctx, n, formatKey(p), state, format, "", 0)
+				_, err = m.swap(ctx, n, formatKey(p), state, format, 0)
 			case !slices.Contains(m.config.Lost, owner) && !slices.ContainsFunc(m.result.Partitions, func(one MovedPartition) bool {
 				return one.Partition == p && one.To == n
 			}):
-				if err = m.raiseFence(ctx, owner, p); err != nil { // its mover may be alive
-					break
-				}
 				if err = m.remove(ctx, n, p, state); err == nil {
-					_, err = m.swap(ctx, n, formatKey(p), state, "", "", 0)
+					_, err = m.swap(ctx, n, formatKey(p), state, "", 0)
 				}
-				err = errors.Join(err, m.dropFence(ctx))
 			}
 			if err != nil {
 				return err
@@ -366,22 +358,18 @@ func (m *mover) store(ctx context.Context) error {
 	return nil
 }
 
-// read returns what keys of a node hold, and the node's second.
-func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, now int64, err error) {
+// read returns what keys of a node hold.
+func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, err error) {
 	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, keys)
 	for i := range keys {
-		held = append(held, item[string](reply, i+1))
+		held = append(held, item[string](reply, i))
 	}
-	return held, item[int64](reply, 0), err
+	return held, err
 }
 
-// swap changes what a key of a node holds from one value to another, ” being no key, before the second late, and has it
-// last for a time, 0 for ever. It returns what the key then holds.
-func (m *mover) swap(ctx context.Context, node, key, from, to, late string, lasts time.Duration) (held string, err error) {
-	var life string
-	if lasts > 0 {
-		life = strconv.FormatInt(lasts.Milliseconds(), 10)
-	}
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, late, life)
-	return item[string](reply, 1), err
+// swap changes what a key of a node holds from one value to another, "" being no key, and has it last for a time, 0 for
+// ever. It returns what the key then holds.
+func (m *mover) swap(ctx context.Context, node, key, from, to string, lasts time.Duration) (held string, err error) {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
+	return item[string](reply, 0), err
 }

@@ -34,16 +34,14 @@ func BenchmarkMove(b *testing.B) {
 	var alone, during []time.Duration // the p99 of each round
 	for n := 0; b.Loop(); n++ {
 		alone = append(alone, p99(b, asks, time.After(length)))
+		begin := time.Now()
+		mover := process.Start(b, "weir history move", env, process.Weir(b), "history", "move", "--json", "--to", urlOf(nodes[:3-n%2]...))
+		during = append(during, p99(b, asks, ended(mover)))
 		var r MoveResult
-		begin, ended := time.Now(), make(chan bool)
-		go func() {
-			defer close(ended)
-			printed, code := process.Command(b, env, process.Weir(b), "history", "move", "--json", "--to", urlOf(nodes[:3-n%2]...))
-			if at := strings.Index(printed, "{"); code != 0 || at < 0 || json.Unmarshal([]byte(printed[at:]), &r) != nil {
-				b.Errorf("weir history move ends with %d and prints %.1000s", code, printed)
-			}
-		}()
-		during = append(during, p99(b, asks, ended))
+		_, printed, _ := strings.Cut(mover.Log.String(), "{")
+		if err := json.Unmarshal([]byte("{"+printed), &r); err != nil || mover.ExitCode(b) != 0 {
+			b.Fatalf("weir history move prints %.1000s", mover.Log)
+		}
 		length = min(time.Since(begin), 20*time.Second)
 		var bytes, series uint64
 		for _, one := range r.Partitions {
@@ -56,6 +54,18 @@ func BenchmarkMove(b *testing.B) {
 		slices.Sort(all)
 		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p99-us-"+name)
 	}
+}
+
+// ended is closed once a process has ended.
+func ended(p *process.Process) <-chan bool {
+	end := make(chan bool)
+	go func() {
+		for p.Ended() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		close(end)
+	}()
+	return end
 }
 
 // p99 calls weir, 200 times a second at most, until something comes, and returns how long 99 of 100 calls took at most.

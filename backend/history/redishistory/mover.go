@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, "", 0); err != nil {
+	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, 0); err != nil {
 		return err
 	}
 	if err := m.durable(ctx, one.To); err != nil {
@@ -63,13 +62,12 @@ func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone str
 		return err
 	}
 	m.step("switch")
-	fence, late := m.fence, m.until
 	for try := range 2 { // again, in case that the node was killed before it had written it
-		held, err := m.swap(ctx, one.From, formatKey(one.Partition), fence, tombstone, late, 0)
+		held, err := m.swap(ctx, one.From, formatKey(one.Partition), m.fence(), tombstone, 0)
 		if err == nil && held != tombstone {
 			err = fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: run it again", one.Partition, one.To, one.From)
 		}
-		if m.fence, late = "", ""; err != nil {
+		if err != nil {
 			return err
 		}
 		if try == 0 {
@@ -96,7 +94,7 @@ func (m *mover) durable(ctx context.Context, node string) error {
 		} else if err = checkReplicas(info, node, targets); err == nil {
 			return nil
 		}
-		if time.Since(begin) > fenceTime/3 || ctx.Err() != nil {
+		if time.Since(begin) > lockTime/3 || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(settlePause)
@@ -111,10 +109,10 @@ func (m *mover) copying() string { return format + " copying " + m.token }
 // receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes.
 func (m *mover) receive(ctx context.Context, one *MovedPartition) error {
 	p, copying := one.Partition, m.copying()
-	states, _, err := m.read(ctx, one.To, formatKey(p))
+	states, err := m.read(ctx, one.To, formatKey(p))
 	held := states[0]
 	if err == nil && held != format {
-		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, "", 0)
+		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, 0)
 	}
 	if err == nil && held != copying {
 		err = fmt.Errorf("partition %d has come to %s meanwhile: another mover was at work", p, one.To)
@@ -281,60 +279,31 @@ func (m *mover) view(node, token string) *Store {
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
 }
 
-// raiseFence puts a fence before a partition at its node: it is only read from now on. It takes the place of that of a
-// mover that died: who has lost its locks and goes on can change nothing, as that is not its fence any more.
+// fence is the state of a partition at the node that it leaves, until the switch.
+func (m *mover) fence() string { return format + " moving " + m.token }
+
+// raiseFence puts a fence before a partition at its node: it is only read from now on, as long as the lock there is held.
 func (m *mover) raiseFence(ctx context.Context, node string, p history.Partition) error {
-	states, now, err := m.read(ctx, node, formatKey(p))
-	if err != nil {
-		return err
+	held, err := m.swap(ctx, node, formatKey(p), format, m.fence(), 0)
+	if err == nil && held == "" {
+		held, err = m.swap(ctx, node, formatKey(p), "", m.fence(), 0)
 	}
-	held := states[0]
-	if held != "" && held != format && !strings.HasPrefix(held, format+" moving ") {
-		return fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
-	}
-	return m.setFence(ctx, node, p, held, "", now)
-}
-
-// setFence changes what is held to a fence that ends fenceTime from now, before it is too late.
-func (m *mover) setFence(ctx context.Context, node string, p history.Partition, held, late string, now int64) error {
-	until := strconv.FormatInt(now+int64(fenceTime/time.Second), 10)
-	fence := strings.Join([]string{format, "moving", m.token, until}, " ")
-	got, err := m.swap(ctx, node, formatKey(p), held, fence, late, 0)
-	if err == nil && got != fence {
-		err = fmt.Errorf("partition %d at %s has been given up, as its fence has ended: run it again", p, node)
-	}
-	if err == nil {
-		m.fenced, m.source, m.fence, m.until = p, node, fence, until
+	if err == nil && held != m.fence() {
+		err = fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
 	}
 	return err
 }
 
-// dropFence takes the fence away.
-func (m *mover) dropFence(ctx context.Context) error {
-	_, err := m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
-	m.fence = ""
-	return err
-}
-
-// renew renews the fence and the locks, if it is time.
+// renew renews the locks, if it is time.
 func (m *mover) renew(ctx context.Context) error {
-	if time.Since(m.renewed) < fenceTime/3 {
+	if time.Since(m.renewed) < lockTime/3 {
 		return ctx.Err()
 	}
-	if m.fence != "" {
-		_, now, err := m.read(ctx, m.source, formatKey(m.fenced))
-		if err == nil {
-			err = m.setFence(ctx, m.source, m.fenced, m.fence, m.until, now)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	m.renewed = time.Now()
 	for _, n := range m.live {
 		if err := m.takeLock(ctx, n, m.lock); err != nil {
 			return err
 		}
 	}
-	m.renewed = time.Now()
 	return nil
 }
