@@ -39,7 +39,7 @@ func BenchmarkMove(b *testing.B) {
 		during = append(during, p99(b, asks, ended(mover)))
 		var r MoveResult
 		_, printed, _ := strings.Cut(mover.Log.String(), "{")
-		if err := json.Unmarshal([]byte("{"+printed), &r); err != nil || mover.ExitCode(b) != 0 {
+		if err := json.NewDecoder(strings.NewReader("{" + printed)).Decode(&r); err != nil || mover.ExitCode(b) != 0 {
 			b.Fatalf("weir history move prints %.1000s", mover.Log)
 		}
 		length = min(time.Since(begin), 20*time.Second)
