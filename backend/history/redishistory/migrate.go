@@ -173,16 +173,12 @@ func (m *mover) lockAndRead(ctx context.Context) (err error) {
 // findOwner corrects the table where a mover died before it was written: a tombstone is stronger, and what a lost node had
 // given away is not lost.
 func (m *mover) findOwner(p int) error {
-	for hops := 0; hops < len(m.table.Nodes); hops++ {
-		word := strings.Fields(m.states[m.table.Nodes[m.table.At[p]]][p])
-		if len(word) < 4 || word[1] != "moved" {
-			break
+	for range m.table.Nodes {
+		if kind, _, to := parseState(m.states[m.table.Nodes[m.table.At[p]]][p]); kind == "moved" {
+			if m.table.At[p] = slices.Index(m.table.Nodes, to); m.table.At[p] < 0 {
+				return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, to)
+			}
 		}
-		at := slices.Index(m.table.Nodes, word[3])
-		if at < 0 {
-			return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, word[3])
-		}
-		m.table.At[p] = at
 	}
 	for _, n := range m.live { // of a lost node, which the partition had left before that was written
 		if slices.Contains(m.config.Lost, m.table.Nodes[m.table.At[p]]) && m.states[n][p] == format {
@@ -190,6 +186,13 @@ func (m *mover) findOwner(p int) error {
 		}
 	}
 	return nil
+}
+
+// parseState returns what a state says beside the format: moving, copying or moved, the mover's token, and of a tombstone
+// the node; or nothing.
+func parseState(state string) (kind, token, to string) {
+	word := append(strings.Fields(state), "", "", "", "")
+	return word[1], word[2], word[3]
 }
 
 // plan finds out which partitions move, and in a dry run what of them there is.
@@ -209,7 +212,7 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
-			from := m.view(one.From, tokenOf(m.states[one.From][i]))
+			from := m.view(one.From, m.states[one.From][i])
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 				return err
@@ -305,25 +308,22 @@ func (m *mover) takeLock(ctx context.Context, node, before string) error {
 	return err
 }
 
-// cleanUp ends what a mover has begun that died: it removes what was left of partitions that have moved, or of copies that
-// are none.
+// cleanUp ends what a mover has begun that died: it removes what was left of partitions that have moved, and of copies that
+// were not switched to.
 func (m *mover) cleanUp(ctx context.Context) error {
 	for _, n := range m.live {
 		for i, state := range m.states[n] {
-			p, owner, word := history.Partition(i), m.table.Nodes[m.table.At[i]], strings.Fields(state)
+			p, after, isOwner := history.Partition(i), "", n == m.table.Nodes[m.table.At[i]]
+			kind, _, _ := parseState(state)
 			var err error
-			switch {
-			case len(word) < 3:
-			case word[1] == "moved":
+			if kind == "moved" || kind == "copying" && !isOwner {
 				err = m.remove(ctx, n, p, state)
-			case n == owner: // the switch was made
-				_, err = m.swap(ctx, n, formatKey(p), state, format, 0)
-			case !slices.Contains(m.config.Lost, owner) && !slices.ContainsFunc(m.result.Partitions, func(one MovedPartition) bool {
-				return one.Partition == p && one.To == n
-			}):
-				if err = m.remove(ctx, n, p, state); err == nil {
-					_, err = m.swap(ctx, n, formatKey(p), state, "", 0)
-				}
+			}
+			if isOwner {
+				after = format // the switch was made
+			}
+			if err == nil && kind == "copying" {
+				m.states[n][i], err = m.swap(ctx, n, formatKey(p), state, after, 0)
 			}
 			if err != nil {
 				return err

@@ -26,8 +26,11 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 		}
 		m.step("fenced")
 	}
-	err := m.receive(ctx, one)
-	if err == nil && !one.Lost {
+	held, err := m.swap(ctx, one.To, formatKey(p), m.states[one.To][p], m.copying(), 0)
+	if err == nil && held != m.copying() {
+		err = fmt.Errorf("partition %d has come to %s meanwhile: another mover was at work", p, one.To)
+	}
+	if m.step("copying"); err == nil && !one.Lost {
 		err = m.copyAndCompare(ctx, one)
 	}
 	tombstone := strings.Join([]string{format, "moved", m.token, one.To}, " ")
@@ -106,27 +109,9 @@ func (m *mover) step(name string) { m.c.Step("move: " + name) }
 // copying is the state of a partition at the node that gets it, until the switch.
 func (m *mover) copying() string { return format + " copying " + m.token }
 
-// receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes.
-func (m *mover) receive(ctx context.Context, one *MovedPartition) error {
-	p, copying := one.Partition, m.copying()
-	states, err := m.read(ctx, one.To, formatKey(p))
-	held := states[0]
-	if err == nil && held != format {
-		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, 0)
-	}
-	if err == nil && held != copying {
-		err = fmt.Errorf("partition %d has come to %s meanwhile: another mover was at work", p, one.To)
-	}
-	if err != nil {
-		return err
-	}
-	m.step("copying")
-	return m.remove(ctx, one.To, p, copying)
-}
-
 // copyAndCompare copies a partition that is fenced, and reads it on both sides.
 func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
-	p, from, to := one.Partition, m.view(one.From, ""), m.view(one.To, m.token)
+	p, from, to := one.Partition, m.view(one.From, m.fence()), m.view(one.To, m.copying())
 	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 		return err
@@ -240,7 +225,7 @@ var hashSeed = maphash.MakeSeed()
 
 // remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
 func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
-	at := m.view(node, tokenOf(state))
+	at := m.view(node, state)
 	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
@@ -266,16 +251,9 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
-// tokenOf is the token in a state, "" if there is none.
-func tokenOf(state string) string {
-	if word := strings.Fields(state); len(word) > 2 && word[1] != "moving" {
-		return word[2]
-	}
-	return ""
-}
-
-// view is the store as one node has a partition, which follows nothing.
-func (m *mover) view(node, token string) *Store {
+// view is the store as one node has a partition in some state, which follows nothing.
+func (m *mover) view(node, state string) *Store {
+	_, token, _ := parseState(state)
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
 }
 
