@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 const (
 	// moverKey is on every node of a ring while a mover is at work, and holds its token and its machine.
 	moverKey = prefix + ":mover"
-	// fenceTime is how long a fence, and a mover's lock, last unless they are renewed. They are after a third of it.
-	fenceTime = 30 * time.Second
+	// lockTime is how long a mover's locks, and with them its fence, last unless they are renewed. They are after a third of it.
+	lockTime = 30 * time.Second
 	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
 	dumpSize, sampled = 50, 10
 )
@@ -65,12 +64,6 @@ type mover struct {
 	states  map[string][]string // by node and partition, as found at the start; of a lost node none is known
 	renewed time.Time
 	result  MoveResult
-
-	// The partition that is being copied has this fence at its node; "" if none is.
-	fenced history.Partition
-	source string
-	fence  string
-	until  string
 }
 
 // Move brings the partitions of a ring to where they belong on other nodes, one after the other, while weirs count and
@@ -118,29 +111,30 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		}
 	}
 	for _, n := range m.config.Lost {
-		if !slices.Contains(old.Nodes, n) || slices.Contains(targets, n) {
+		ended := slices.Equal(old.Nodes, targets) // an earlier run did all, and there is no such node any more
+		if !slices.Contains(old.Nodes, n) && !ended || slices.Contains(targets, n) {
 			return fmt.Errorf("node %s cannot be lost: the history is on %q, and is to move to %q", n, old.Nodes, targets)
-		} else if failed[n] == nil {
+		} else if failed[n] == nil && !ended {
 			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
 		}
 		m.states[n] = make([]string, history.Partitions)
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
-	var keys []string
-	for p := range history.Partitions {
-		keys = append(keys, formatKey(history.Partition(p)))
-	}
 	for _, n := range m.live {
-		if failed[n] == nil && !m.config.DryRun {
-			failed[n] = m.takeLock(ctx, n, "")
+		if failed[n] == nil {
+			_, failed[n] = m.read(ctx, n, moverKey)
 		}
-		if failed[n] != nil {
-			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, failed[n])
-		}
-		var err error
-		if m.states[n], _, err = m.read(ctx, n, keys...); err != nil {
+		switch err := failed[n]; {
+		case err != nil && !slices.Contains(old.Nodes, n):
+			return fmt.Errorf("node %s, which is to have partitions, cannot be used: %w", n, err)
+		case err != nil && topology.IsReply(err):
 			return err
+		case err != nil:
+			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, err)
 		}
+	}
+	if err := m.lockAndRead(ctx); err != nil {
+		return err
 	}
 	for p := range m.table.At {
 		if err := m.findOwner(p); err != nil {
@@ -150,19 +144,41 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	return nil
 }
 
+// lockAndRead takes the locks of all nodes, and reads the states of their partitions. It takes away the fences of a mover
+// that lost its locks, which then cannot switch any more, should it go on.
+func (m *mover) lockAndRead(ctx context.Context) (err error) {
+	var keys []string
+	for p := range history.Partitions {
+		keys = append(keys, formatKey(history.Partition(p)))
+	}
+	for _, n := range m.live {
+		if !m.config.DryRun {
+			err = m.takeLock(ctx, n, "")
+		}
+		if err == nil {
+			m.states[n], err = m.read(ctx, n, keys...)
+		}
+		for p, state := range m.states[n] {
+			if err == nil && strings.HasPrefix(state, format+" moving ") && !m.config.DryRun {
+				m.states[n][p], err = m.swap(ctx, n, keys[p], state, format, 0)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // findOwner corrects the table where a mover died before it was written: a tombstone is stronger, and what a lost node had
 // given away is not lost.
 func (m *mover) findOwner(p int) error {
-	for hops := 0; hops < len(m.table.Nodes); hops++ {
-		word := strings.Fields(m.states[m.table.Nodes[m.table.At[p]]][p])
-		if len(word) < 4 || word[1] != "moved" {
-			break
+	for range m.table.Nodes {
+		if kind, _, to := parseState(m.states[m.table.Nodes[m.table.At[p]]][p]); kind == "moved" {
+			if m.table.At[p] = slices.Index(m.table.Nodes, to); m.table.At[p] < 0 {
+				return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, to)
+			}
 		}
-		at := slices.Index(m.table.Nodes, word[3])
-		if at < 0 {
-			return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, word[3])
-		}
-		m.table.At[p] = at
 	}
 	for _, n := range m.live { // of a lost node, which the partition had left before that was written
 		if slices.Contains(m.config.Lost, m.table.Nodes[m.table.At[p]]) && m.states[n][p] == format {
@@ -170,6 +186,13 @@ func (m *mover) findOwner(p int) error {
 		}
 	}
 	return nil
+}
+
+// parseState returns what a state says beside the format: moving, copying or moved, the mover's token, and of a tombstone
+// the node; or nothing.
+func parseState(state string) (kind, token, to string) {
+	word := append(strings.Fields(state), "", "", "", "")
+	return word[1], word[2], word[3]
 }
 
 // plan finds out which partitions move, and in a dry run what of them there is.
@@ -183,9 +206,13 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		if one.From == one.To {
 			continue
 		}
+		if m.states[one.To][i] == format {
+			return fmt.Errorf("partition %d is at %s already, and at %s: the first holds another history, or has been lost before: "+
+				"empty it, or leave it out", p, one.To, one.From)
+		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
-			from := m.view(one.From, tokenOf(m.states[one.From][i]))
+			from := m.view(one.From, m.states[one.From][i])
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 				return err
@@ -263,50 +290,40 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 	return m.store(ctx)
 }
 
-// unlock gives up the fence and the locks that there are. What cannot be given up ends by itself.
+// unlock gives up the locks that there are, and with them the fence. What cannot be given up ends by itself.
 func (m *mover) unlock(ctx context.Context) {
-	if m.fence != "" {
-		_ = m.dropFence(ctx)
-	}
 	for _, n := range m.live {
-		if _, err := m.swap(ctx, n, moverKey, m.lock, "", "", 0); err != nil {
+		if _, err := m.swap(ctx, n, moverKey, m.lock, "", 0); err != nil {
 			m.log.Debug("a mover's lock ends by itself", "node", n, "error", err)
 		}
 	}
 }
 
 func (m *mover) takeLock(ctx context.Context, node, before string) error {
-	held, err := m.swap(ctx, node, moverKey, before, m.lock, "", fenceTime)
+	held, err := m.swap(ctx, node, moverKey, before, m.lock, lockTime)
 	if err == nil && held != m.lock {
 		_, machine, _ := strings.Cut(held, " ")
-		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds", machine, fenceTime, node)
+		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds: wait for it", machine, lockTime, node)
 	}
 	return err
 }
 
-// cleanUp ends what a mover has begun that died: it removes what was left of partitions that have moved, or of copies that
-// are none.
+// cleanUp ends what a mover has begun that died: it removes what was left of partitions that have moved, and of copies that
+// were not switched to.
 func (m *mover) cleanUp(ctx context.Context) error {
 	for _, n := range m.live {
 		for i, state := range m.states[n] {
-			p, owner, word := history.Partition(i), m.table.Nodes[m.table.At[i]], strings.Fields(state)
+			p, after, isOwner := history.Partition(i), "", n == m.table.Nodes[m.table.At[i]]
+			kind, _, _ := parseState(state)
 			var err error
-			switch {
-			case len(word) < 3 || word[1] == "moving":
-			case word[1] == "moved":
+			if kind == "moved" || kind == "copying" && !isOwner {
 				err = m.remove(ctx, n, p, state)
-			case n == owner: // the switch was made
-				_, err = m.swap(ctx, n, formatKey(p), state, format, "", 0)
-			case !slices.Contains(m.config.Lost, owner) && !slices.ContainsFunc(m.result.Partitions, func(one MovedPartition) bool {
-				return one.Partition == p && one.To == n
-			}):
-				if err = m.raiseFence(ctx, owner, p); err != nil { // its mover may be alive
-					break
-				}
-				if err = m.remove(ctx, n, p, state); err == nil {
-					_, err = m.swap(ctx, n, formatKey(p), state, "", "", 0)
-				}
-				err = errors.Join(err, m.dropFence(ctx))
+			}
+			if isOwner {
+				after = format // the switch was made
+			}
+			if err == nil && kind == "copying" {
+				m.states[n][i], err = m.swap(ctx, n, formatKey(p), state, after, 0)
 			}
 			if err != nil {
 				return err
@@ -341,22 +358,18 @@ func (m *mover) store(ctx context.Context) error {
 	return nil
 }
 
-// read returns what keys of a node hold, and the node's second.
-func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, now int64, err error) {
+// read returns what keys of a node hold.
+func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, err error) {
 	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, keys)
 	for i := range keys {
-		held = append(held, item[string](reply, i+1))
+		held = append(held, item[string](reply, i))
 	}
-	return held, item[int64](reply, 0), err
+	return held, err
 }
 
-// swap changes what a key of a node holds from one value to another, ” being no key, before the second late, and has it
-// last for a time, 0 for ever. It returns what the key then holds.
-func (m *mover) swap(ctx context.Context, node, key, from, to, late string, lasts time.Duration) (held string, err error) {
-	var life string
-	if lasts > 0 {
-		life = strconv.FormatInt(lasts.Milliseconds(), 10)
-	}
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, late, life)
-	return item[string](reply, 1), err
+// swap changes what a key of a node holds from one value to another, "" being no key, and has it last for a time, 0 for
+// ever. It returns what the key then holds.
+func (m *mover) swap(ctx context.Context, node, key, from, to string, lasts time.Duration) (held string, err error) {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
+	return item[string](reply, 0), err
 }

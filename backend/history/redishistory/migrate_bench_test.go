@@ -2,62 +2,85 @@ package redishistory
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend/backendtest/historytest"
+	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
 var moved = flag.Int("moved", 500, "how many series BenchmarkMove has, each busy for a year")
 
-// BenchmarkMove moves a year of busy series from two nodes to three and back, beside a client that asks the first all the time.
+// BenchmarkMove moves a year of busy series from two nodes to three and back by the command, beside a weir that counts on the
+// first two and keeps its history there. Its calls are measured before and during each move, in turn.
 // -moved 10000 is what OPERATION.md tells of.
 func BenchmarkMove(b *testing.B) {
 	nodes := redistest.Ring(b, 3)
 	s := opened(b, ringOf(nodes[:2]...), fixed(start), nil)
 	fillYears(b, s, nodes[:2])
-	client := nodes[0].Client()
-	alone := latencies(client, time.After(3*time.Second))
-	busy := make(chan []time.Duration)
-	ends := make(chan time.Time)
-	go func() { busy <- latencies(client, ends) }()
+	env := []string{"REDIS_TYPE=ring", "REDIS_URL=" + urlOf(nodes[:2]...), "REDIS_HISTORY_URL=" + urlOf(nodes[:2]...), weirtest.PatientRedis}
+	asks := weirtest.Serve(b, weirtest.Rule("bench", "unit: hour, requests_per_unit: 1000000"), env...).Client(b)
+	length := 5 * time.Second
+	var alone, during []time.Duration // the p99 of each round
 	for n := 0; b.Loop(); n++ {
+		alone = append(alone, p99(b, asks, time.After(length)))
 		begin := time.Now()
-		r, err := s.Move(context.Background(), MoveConfig{To: urlOf(nodes[:3-n%2]...)})
-		if err != nil {
-			b.Fatal(err)
+		mover := process.Start(b, "weir history move", env, process.Weir(b), "history", "move", "--json", "--to", urlOf(nodes[:3-n%2]...))
+		during = append(during, p99(b, asks, ended(mover)))
+		var r MoveResult
+		_, printed, _ := strings.Cut(mover.Log.String(), "{")
+		if err := json.NewDecoder(strings.NewReader("{" + printed)).Decode(&r); err != nil || mover.ExitCode(b) != 0 {
+			b.Fatalf("weir history move prints %.1000s", mover.Log)
 		}
+		length = min(time.Since(begin), 20*time.Second)
 		var bytes, series uint64
 		for _, one := range r.Partitions {
 			bytes, series = bytes+one.Bytes, series+one.Series
 		}
-		b.ReportMetric(float64(series), "series")
-		b.ReportMetric(float64(bytes)/1e6, "MB")
-		b.ReportMetric(float64(series)/time.Since(begin).Seconds(), "series/s")
+		b.Logf("%d series, %.0f MB in %v; the calls' p99 was %v before and %v meanwhile", series, float64(bytes)/1e6,
+			time.Since(begin).Round(time.Second), alone[n], during[n])
 	}
-	close(ends)
-	for name, all := range map[string][]time.Duration{"alone": alone, "beside": <-busy} {
+	for name, all := range map[string][]time.Duration{"before": alone, "during": during} {
 		slices.Sort(all)
-		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-us-"+name)
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p99-us-"+name)
 	}
 }
 
-// latencies are how long a server takes to answer a small command, until something comes.
-func latencies[T any](client *goredis.Client, end <-chan T) (all []time.Duration) {
+// ended is closed once a process has ended.
+func ended(p *process.Process) <-chan bool {
+	end := make(chan bool)
+	go func() {
+		for p.Ended() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		close(end)
+	}()
+	return end
+}
+
+// p99 calls weir, 200 times a second at most, until something comes, and returns how long 99 of 100 calls took at most.
+func p99[T any](b *testing.B, asks *weirtest.Client, end <-chan T) time.Duration {
+	var all []time.Duration
 	for {
 		select {
 		case <-end:
-			return all
-		case <-time.After(time.Millisecond):
+			slices.Sort(all)
+			return all[len(all)*99/100]
+		case <-time.After(5 * time.Millisecond):
 			begin := time.Now()
-			client.Get(context.Background(), placementKey)
+			if _, err := asks.Hit("bench", fmt.Sprint("user", len(all)%100)); err != nil {
+				b.Error(err)
+			}
 			all = append(all, time.Since(begin))
 		}
 	}

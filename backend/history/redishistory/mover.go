@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,8 +26,11 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 		}
 		m.step("fenced")
 	}
-	err := m.receive(ctx, one)
-	if err == nil && !one.Lost {
+	held, err := m.swap(ctx, one.To, formatKey(p), m.states[one.To][p], m.copying(), 0)
+	if err == nil && held != m.copying() {
+		err = fmt.Errorf("partition %d has come to %s meanwhile: another mover was at work", p, one.To)
+	}
+	if m.step("copying"); err == nil && !one.Lost {
 		err = m.copyAndCompare(ctx, one)
 	}
 	tombstone := strings.Join([]string{format, "moved", m.token, one.To}, " ")
@@ -38,7 +40,7 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, "", 0); err != nil {
+	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, 0); err != nil {
 		return err
 	}
 	if err := m.durable(ctx, one.To); err != nil {
@@ -63,13 +65,12 @@ func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone str
 		return err
 	}
 	m.step("switch")
-	fence, late := m.fence, m.until
 	for try := range 2 { // again, in case that the node was killed before it had written it
-		held, err := m.swap(ctx, one.From, formatKey(one.Partition), fence, tombstone, late, 0)
+		held, err := m.swap(ctx, one.From, formatKey(one.Partition), m.fence(), tombstone, 0)
 		if err == nil && held != tombstone {
 			err = fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: run it again", one.Partition, one.To, one.From)
 		}
-		if m.fence, late = "", ""; err != nil {
+		if err != nil {
 			return err
 		}
 		if try == 0 {
@@ -96,7 +97,7 @@ func (m *mover) durable(ctx context.Context, node string) error {
 		} else if err = checkReplicas(info, node, targets); err == nil {
 			return nil
 		}
-		if time.Since(begin) > fenceTime/3 || ctx.Err() != nil {
+		if time.Since(begin) > lockTime/3 || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(settlePause)
@@ -108,40 +109,27 @@ func (m *mover) step(name string) { m.c.Step("move: " + name) }
 // copying is the state of a partition at the node that gets it, until the switch.
 func (m *mover) copying() string { return format + " copying " + m.token }
 
-// receive makes the node that gets a partition ready for the copy: what is there of an earlier one goes.
-func (m *mover) receive(ctx context.Context, one *MovedPartition) error {
-	p, copying := one.Partition, m.copying()
-	states, _, err := m.read(ctx, one.To, formatKey(p))
-	held := states[0]
-	if err == nil && held != format {
-		held, err = m.swap(ctx, one.To, formatKey(p), held, copying, "", 0)
-	}
-	if err == nil && held != copying {
-		err = fmt.Errorf("partition %d is at %s already: another mover was at work, or that node holds another history", p, one.To)
-	}
-	if err != nil {
-		return err
-	}
-	m.step("copying")
-	return m.remove(ctx, one.To, p, copying)
-}
-
 // copyAndCompare copies a partition that is fenced, and reads it on both sides.
 func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
-	p, from, to := one.Partition, m.view(one.From, ""), m.view(one.To, m.token)
+	p, from, to := one.Partition, m.view(one.From, m.fence()), m.view(one.To, m.copying())
 	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 		return err
 	}
 	one.Series = uint64(len(ids))
-	if err := m.copyKeys(ctx, one, []string{dueKey(p), writersKey(p), agesKey(p), denialsKeyOf(p)}); err != nil {
+	for _, key := range []string{dueKey(p), writersKey(p), denialsKeyOf(p)} {
+		if err := m.copyPieces(ctx, one, from, key); err != nil {
+			return err
+		}
+	}
+	if err := m.copyKeys(ctx, one, agesKey(p)); err != nil {
 		return err
 	}
 	for page := range slices.Chunk(ids, pageSize) {
 		records, _, err := from.readRecords(ctx, p, page)
 		for i := 0; i < len(records) && err == nil; i++ {
 			if err = records[i].damage; err == nil {
-				err = m.copyKeys(ctx, one, records[i].allKeys())
+				err = m.copyKeys(ctx, one, records[i].allKeys()...)
 			}
 		}
 		if err != nil {
@@ -160,32 +148,56 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 	return err
 }
 
-// copyKeys copies keys of a partition as they are.
-func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys []string) error {
+// copyKeys copies keys of a partition as they are. Those of a series are small.
+func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys ...string) error {
 	for some := range slices.Chunk(keys, dumpSize) {
-		if err := m.renew(ctx); err != nil {
-			return err
-		}
 		dumps, err := pipeline.Run(ctx, m.servers, topology.At{Node: one.From}, m.scripts.dump, some)
 		if err != nil {
 			return err
 		}
-		m.step("copy")
 		one.Bytes += size(dumps)
-		if err := m.put(ctx, one.To, one.Partition, m.copying(), some, dumps...); err != nil {
+		if err := m.copyTo(ctx, one, some, "restore", dumps...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put makes keys of a partition what their dumps say, or removes them if there are none, while the state is a mover's.
-func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, dumps ...any) error {
-	args := append([]any{state}, dumps...)
-	for len(args) <= len(keys) {
-		args = append(args, "")
+// copyPieces copies a key that may have a million members: one command for all would hold up its servers for long.
+func (m *mover) copyPieces(ctx context.Context, one *MovedPartition, from *Store, key string) error {
+	scan, add := "zscan", "zadd"
+	if key == writersKey(one.Partition) {
+		scan, add = "hscan", "hset"
 	}
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...), args...)
+	var all []any
+	err := from.scan(ctx, one.Partition, func(name, value string) {
+		one.Bytes += uint64(len(name) + len(value))
+		if scan == "zscan" {
+			name, value = value, name
+		}
+		all = append(all, name, value)
+	}, scan, key)
+	for piece := range slices.Chunk(all, 2*scanCount) {
+		if err == nil {
+			err = m.copyTo(ctx, one, []string{key}, add, piece...)
+		}
+	}
+	return err
+}
+
+// copyTo puts some of a copy at its node.
+func (m *mover) copyTo(ctx context.Context, one *MovedPartition, keys []string, command string, args ...any) error {
+	if err := m.renew(ctx); err != nil {
+		return err
+	}
+	m.step("copy")
+	return m.put(ctx, one.To, one.Partition, m.copying(), keys, command, args...)
+}
+
+// put runs a command on keys of a partition, while the state is a mover's.
+func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, command string, args ...any) error {
+	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
+		append([]any{state, command}, args...)...)
 	if err == nil && item[string](reply, 0) != "put" {
 		err = fmt.Errorf("partition %d at %s is another mover's: %q", p, node, item[string](reply, 1))
 	}
@@ -213,7 +225,7 @@ var hashSeed = maphash.MakeSeed()
 
 // remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
 func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
-	at := m.view(node, tokenOf(state))
+	at := m.view(node, state)
 	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
@@ -226,85 +238,50 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 		for i := 0; i < len(records) && err == nil; i++ {
 			keys := records[i].allKeys()
 			slices.Reverse(keys)
-			err = m.put(ctx, node, p, state, keys)
+			for some := range slices.Chunk(keys, dumpSize) {
+				if err == nil {
+					err = m.put(ctx, node, p, state, some, "unlink")
+				}
+			}
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)})
+	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
-// tokenOf is the token in a state, "" if there is none.
-func tokenOf(state string) string {
-	if word := strings.Fields(state); len(word) > 2 && word[1] != "moving" {
-		return word[2]
-	}
-	return ""
-}
-
-// view is the store as one node has a partition, which follows nothing.
-func (m *mover) view(node, token string) *Store {
+// view is the store as one node has a partition in some state, which follows nothing.
+func (m *mover) view(node, state string) *Store {
+	_, token, _ := parseState(state)
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
 }
 
-// raiseFence puts a fence before a partition at its node: it is only read from now on.
+// fence is the state of a partition at the node that it leaves, until the switch.
+func (m *mover) fence() string { return format + " moving " + m.token }
+
+// raiseFence puts a fence before a partition at its node: it is only read from now on, as long as the lock there is held.
 func (m *mover) raiseFence(ctx context.Context, node string, p history.Partition) error {
-	states, now, err := m.read(ctx, node, formatKey(p))
-	if err != nil {
-		return err
+	held, err := m.swap(ctx, node, formatKey(p), format, m.fence(), 0)
+	if err == nil && held == "" {
+		held, err = m.swap(ctx, node, formatKey(p), "", m.fence(), 0)
 	}
-	held := states[0]
-	if word := strings.Fields(held); len(word) == 4 && word[1] == "moving" {
-		if until, _ := strconv.ParseInt(word[3], 10, 64); now < until {
-			return fmt.Errorf("another mover is moving partition %d: its fence at %s ends in %d s", p, node, until-now)
-		}
-	} else if held != "" && held != format {
-		return fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
-	}
-	return m.setFence(ctx, node, p, held, "", now)
-}
-
-// setFence changes what is held to a fence that ends fenceTime from now, before it is too late.
-func (m *mover) setFence(ctx context.Context, node string, p history.Partition, held, late string, now int64) error {
-	until := strconv.FormatInt(now+int64(fenceTime/time.Second), 10)
-	fence := strings.Join([]string{format, "moving", m.token, until}, " ")
-	got, err := m.swap(ctx, node, formatKey(p), held, fence, late, 0)
-	if err == nil && got != fence {
-		err = fmt.Errorf("partition %d at %s has been given up, as its fence has ended: run it again", p, node)
-	}
-	if err == nil {
-		m.fenced, m.source, m.fence, m.until = p, node, fence, until
+	if err == nil && held != m.fence() {
+		err = fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
 	}
 	return err
 }
 
-// dropFence takes the fence away.
-func (m *mover) dropFence(ctx context.Context) error {
-	_, err := m.swap(ctx, m.source, formatKey(m.fenced), m.fence, format, "", 0)
-	m.fence = ""
-	return err
-}
-
-// renew renews the fence and the locks, if it is time.
+// renew renews the locks, if it is time.
 func (m *mover) renew(ctx context.Context) error {
-	if time.Since(m.renewed) < fenceTime/3 {
+	if time.Since(m.renewed) < lockTime/3 {
 		return ctx.Err()
 	}
-	if m.fence != "" {
-		_, now, err := m.read(ctx, m.source, formatKey(m.fenced))
-		if err == nil {
-			err = m.setFence(ctx, m.source, m.fenced, m.fence, m.until, now)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	m.renewed = time.Now()
 	for _, n := range m.live {
 		if err := m.takeLock(ctx, n, m.lock); err != nil {
 			return err
 		}
 	}
-	m.renewed = time.Now()
 	return nil
 }

@@ -241,7 +241,7 @@ func (s *Store) adopt(t *table) {
 		s.ring.routes[p].Store(&route{node: t.node(history.Partition(p))})
 	}
 	sorted := slices.Sorted(slices.Values(t.Nodes))
-	if before == nil && !slices.Equal(sorted, s.ring.names) {
+	if before == nil && !slices.Equal(sorted, s.ring.names) && !s.c.Moves {
 		s.log.Warn("the configuration names other nodes than those that the history is on: name these, or move it: "+
 			"weir history move --to", "configured", s.ring.names, "nodes", sorted)
 	}

@@ -22,7 +22,7 @@ const (
 	rights = "~weir:* +bgrewriteaof +del +evalsha +get +hdel +hget +hgetall +hincrby +hlen +hmget +hscan +hset +info " +
 		"+script|load +set +time +zadd +zcard +zrangebyscore +zrem +zscan"
 	readingRights = "~weir:* +evalsha +get +hgetall +script|load +time +zscan"
-	movingRights  = " +dump +restore"
+	movingRights  = " +dump +restore +unlink"
 )
 
 // newScripts puts the scripts together from their parts.

@@ -74,6 +74,8 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 	return err
 }
 
+const lostMark = "  LOST"
+
 // describe returns what was, or would be, moved: a line for each pair of nodes.
 func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) string {
 	type sum struct {
@@ -89,7 +91,7 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 		}
 		name := one.From + " → " + one.To
 		if one.Lost {
-			name += "  LOST"
+			name += lostMark
 			lost++
 		}
 		s := pairs[name]
@@ -98,9 +100,11 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 	}
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
-		s := pairs[name]
-		fmt.Fprintf(&b, "%s  %s, %s series, %.1f MB\n", descriptors.Printable(name), terminal.Count(s.partitions, "partition"),
-			terminal.Thousands(s.series), float64(s.bytes)/1e6)
+		s, content := pairs[name], ""
+		if !strings.HasSuffix(name, lostMark) { // of which nobody knows how much it was
+			content = fmt.Sprintf(", %s series, %.1f MB", terminal.Thousands(s.series), float64(s.bytes)/1e6)
+		}
+		fmt.Fprintf(&b, "%s  %s%s\n", descriptors.Printable(name), terminal.Count(s.partitions, "partition"), content)
 	}
 	verb, end := "Moved", fmt.Sprintf("in %s; the table has version %d", took.Round(time.Millisecond), r.Version)
 	if c.DryRun {
@@ -111,7 +115,9 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 	if lost > 0 {
 		fmt.Fprintf(&b, "%s of lost nodes: HITS THAT WERE COUNTED THERE ARE LOST.\n", terminal.Count(lost, "partition"))
 	}
-	if !c.DryRun && all.partitions == len(r.Partitions) {
+	if left := len(r.Partitions) - all.partitions; left > 0 {
+		fmt.Fprintf(&b, "%s left to move: run the same command again.\n", terminal.Count(left, "partition"))
+	} else if !c.DryRun {
 		fmt.Fprintf(&b, "Now set REDIS_HISTORY_URL=%s\n", descriptors.Printable(strings.Join(r.Nodes, ",")))
 	}
 	return b.String()

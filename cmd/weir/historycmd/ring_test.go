@@ -49,10 +49,41 @@ func TestMoveChangesTheNodesOfARing(t *testing.T) {
 	if got, err = runHistory(t, "move", "--to", two); codeOf(err) != 2 || !strings.Contains(err.Error(), "say --lost "+nodes[2].Addr) {
 		t.Errorf("a move from a node that is away prints %q, %v", got, err)
 	}
+	got, err = runHistory(t, "move", "--to", two, "--lost", nodes[2].Addr, "--dry-run")
+	if err != nil || !strings.Contains(got, " LOST  ") || strings.Contains(got, " 0 series, 0.0 MB\n") || !strings.Contains(got, "HITS THAT WERE COUNTED THERE ARE LOST") {
+		t.Errorf("a dry run of a move away from a lost node prints %q, %v", got, err)
+	}
 	got, err = runHistory(t, "move", "--to", two, "--lost", nodes[2].Addr, "--json")
 	var r redishistory.MoveResult
 	if err != nil || json.Unmarshal([]byte(got), &r) != nil || len(r.Partitions) == 0 || !r.Partitions[0].Lost || len(r.Nodes) != 2 {
 		t.Errorf("a move away from a lost node prints %.300q, %v", got, err)
+	}
+}
+
+// A node may be too small for what it is to have.
+func TestMoveToAFullNodeGoesOn(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	t.Setenv("REDIS_TYPE", "ring")
+	t.Setenv("REDIS_HISTORY_URL", nodes[0].Addr)
+	t.Setenv("REDIS_TIMEOUT", "60s")
+	written, err := runHistory(t, "export", "--admin", someHistory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := runHistory(t, "import", csvFile(t, written)); err != nil {
+		t.Fatalf("weir history import prints %q, %v", got, err)
+	}
+	nodes[1].Client().ConfigSet(t.Context(), "maxmemory", "1")
+	got, err := runHistory(t, "move", "--to", nodes[1].Addr)
+	if codeOf(err) != 2 || !strings.Contains(err.Error(), "OOM") || !strings.HasSuffix(got, " partitions left to move: run the same command again.\n") {
+		t.Errorf("a move to a node that is full prints %q, %v", got, err)
+	}
+	nodes[1].Client().ConfigSet(t.Context(), "maxmemory", "0")
+	if got, err := runHistory(t, "move", "--to", nodes[1].Addr); err != nil || !strings.Contains(got, "\nNow set ") {
+		t.Errorf("the same command again, with room, prints %q, %v", got, err)
+	}
+	if got, err := runHistory(t, "verify"); err != nil {
+		t.Errorf("weir history verify then prints %q, %v", got, err)
 	}
 }
 

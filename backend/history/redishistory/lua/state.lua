@@ -1,22 +1,19 @@
 -- Reads keys, or changes one if it holds what it is thought to hold.
 --
--- KEYS: these, or the one. ARGV: nothing, or what it is thought to hold, what it should ('' is no key), the second from
--- which on it is too late for that, or '', and for how many milliseconds it is kept, or ''. Reply: the second, and what
--- each holds.
+-- KEYS: these, or the one. ARGV: nothing, or what it is thought to hold, what it should ('' is no key), and for how many
+-- milliseconds it is kept, 0 for ever. Reply: what each holds.
 
-local reply = {tonumber(redis.call('TIME')[1])}
+local held = {}
 for i, key in ipairs(KEYS) do
-	reply[i + 1] = redis.call('GET', key) or ''
+	held[i] = redis.call('GET', key) or ''
 end
-local held = reply[2]
-local late = ARGV[1] and ARGV[3] ~= '' and reply[1] >= tonumber(ARGV[3])
-if not ARGV[1] or held ~= ARGV[2] and (held ~= ARGV[1] or late) then
-	return reply
+if not ARGV[1] or held[1] ~= ARGV[1] then
+	return held
 end
 redis.call('DEL', KEYS[1]) -- which lets SET through on a full server
-if ARGV[2] ~= '' and ARGV[4] ~= '' then
-	redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[4])
+if ARGV[2] ~= '' and ARGV[3] ~= '0' then
+	redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 elseif ARGV[2] ~= '' then
 	redis.call('SET', KEYS[1], ARGV[2])
 end
-return {reply[1], ARGV[2]}
+return {ARGV[2]}
