@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,14 +67,19 @@ func (n *tally) check(t *testing.T, s *Store, key string, l descriptors.Limit) {
 
 func untilState(t *testing.T, s *Store, want backend.ServerState) {
 	t.Helper()
-	process.Eventually(t, fmt.Sprintf("the server is %v", want), func() error {
-		for name, state := range s.Servers() {
-			if state != want {
-				return fmt.Errorf("%s is %v", name, state)
-			}
+	changed := make(chan struct{}, 1)
+	s.Notify(changed)
+	for {
+		known := s.Servers()
+		if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(state backend.ServerState) bool { return state != want }) {
+			return
 		}
-		return nil
-	})
+		select {
+		case <-changed:
+		case <-time.After(ample):
+			t.Fatalf("known is %v, want %v, and no change is told", known, want)
+		}
+	}
 }
 
 // notYet is an error while something is to be waited for.
@@ -152,8 +159,8 @@ func TestNobodyWaitsForAnUnavailableServer(t *testing.T) {
 			untilState(t, s, backend.ServerAway)
 			down := n.uncounted.Load()
 			process.Eventually(t, "callers are refused at once", func() error { return notYet(n.uncounted.Load() == down) })
-			if s.Answers() == nil || s.Ready() != nil {
-				t.Errorf("frozen: it answers: %v, it was ready: %v; want an error, and none", s.Answers(), s.Ready())
+			if s.Answers() == nil || s.Await(t.Context()) != nil {
+				t.Errorf("frozen: it answers: %v, it was ready: %v; want an error, and none", s.Answers(), s.Await(t.Context()))
 			}
 			server.Thaw()
 			untilState(t, s, backend.ServerUp)

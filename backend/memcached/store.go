@@ -48,7 +48,7 @@ type Config struct {
 	lookup        func(ctx context.Context, record string) ([]string, error)
 }
 
-// Store is a [backend.Counter] in memcached.
+// Store is a [backend.Shared] in memcached.
 type Store struct {
 	config  Config
 	servers atomic.Pointer[serverList]
@@ -75,12 +75,7 @@ type Stats struct {
 	Ahead       uint64 // values that were written by a clock more than a second ahead
 }
 
-var (
-	_ backend.Counter   = (*Store)(nil)
-	_ backend.Inspector = (*Store)(nil)
-	_ backend.Health    = (*Store)(nil)
-	_ backend.Replicas  = (*Store)(nil)
-)
+var _ backend.Shared = (*Store)(nil)
 
 // Open makes a store. It does not wait for servers, and a server that does not answer is no error, see
 // [backend.Health].

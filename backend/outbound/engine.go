@@ -70,6 +70,7 @@ type Engine[S any] struct {
 	closed    atomic.Bool
 	running   sync.WaitGroup // all goroutines of servers
 	Totals
+	Changes // of servers' states
 }
 
 // Totals are numbers since the start.
