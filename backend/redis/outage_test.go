@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,5 +163,52 @@ func TestLostShardFailsOnlyItsKeys(t *testing.T) {
 	}
 	if answered == 0 || answered == len(out) {
 		t.Errorf("%d of %d keys are on nodes that answer; want some on each", answered, len(out))
+	}
+}
+
+// BenchmarkFrozenRedis freezes Redis for five seconds under 40 callers of 100 calls a second with 20 ms each, and tells
+// how many come back late: of all, and of those that were sent later than 100 ms after the freeze.
+func BenchmarkFrozenRedis(b *testing.B) {
+	const callers, freeze = 40, 5 * time.Second
+	server := redistest.Single(b)
+	s := opened(b, topology.Config{URL: server.Addr}, nil)
+	for b.Loop() {
+		var calls, late, lateLater atomic.Int64
+		var frozen atomic.Pointer[time.Time]
+		var running sync.WaitGroup
+		ctx, stop := context.WithCancel(b.Context())
+		for i := range callers {
+			running.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond / callers)
+				checks, out := redistest.Hits(fmt.Sprint(i)), make([]backend.Decision, 1)
+				for next := time.NewTicker(10 * time.Millisecond); ctx.Err() == nil; <-next.C {
+					sent, since := time.Now(), frozen.Load()
+					call, cancel := context.WithDeadline(ctx, sent.Add(hurry))
+					_ = s.Decide(call, checks, out)
+					cancel()
+					if since == nil {
+						continue
+					}
+					if calls.Add(1); time.Since(sent) > hurry {
+						late.Add(1)
+						if sent.Sub(*since) > 100*time.Millisecond {
+							lateLater.Add(1)
+						}
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		server.Freeze()
+		now := time.Now()
+		frozen.Store(&now)
+		time.Sleep(freeze)
+		stop()
+		running.Wait()
+		server.Thaw()
+		process.Eventually(b, "it counts again", func() error { return decide(s, hurry, "key") })
+		b.ReportMetric(float64(calls.Load()), "calls")
+		b.ReportMetric(100*float64(late.Load())/float64(calls.Load()), "%late")
+		b.ReportMetric(float64(lateLater.Load()), "late-after-100ms")
 	}
 }
