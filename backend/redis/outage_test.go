@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -94,35 +93,6 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipelin
 		}
 		t.Logf("a patient caller got %v after %d that were told at once, %d batches were sent: again", err, told, sent)
 	}
-}
-
-// A caller may use its checks and decisions again at once, whatever still goes on behind its back.
-func TestFrozenRedisBlocksNobody(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	s := storeOn(t, connect(t, topology.Config{URL: server.Addr}))
-	var n tally
-	stop := backendtest.KeepBusy(16, func(client int) {
-		checks := []backend.Check{redistest.Hit(fmt.Sprint("key ", client))}
-		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
-		out := make([]backend.Decision, 1)
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		err := backend.DecideAll(ctx, s, checks, out)
-		n.note(t, err)
-		if err == nil && out[0].Before%checks[0].Hits != 0 {
-			t.Errorf("client %d was given the answer to another question: %+v", client, out[0])
-		}
-		checks[0].Key[0], out[0].Before = 'x', 1
-	})
-	redistest.Until(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
-	server.Freeze()
-	redistest.Until(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
-	redistest.Until(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
-	server.Thaw()
-	before := n.answered.Load()
-	redistest.Until(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
-	stop()
 }
 
 // TestLostShardFailsOnlyItsKeys stops one of three nodes, and asks all of them in one call.
