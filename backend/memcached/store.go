@@ -19,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/throttle"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -60,7 +61,7 @@ type Store struct {
 	setReady context.CancelFunc
 
 	lostRaces, evictions, restarts, ahead atomic.Uint64
-	aheadLogged                           atomic.Int64 // when, in Unix seconds
+	aheadLog                              throttle.Lines
 }
 
 // Stats are totals since Open.

@@ -84,7 +84,9 @@ type Totals struct {
 // New makes an engine without servers.
 func New[S any](c Config, codec Codec[S]) *Engine[S] {
 	e := &Engine[S]{config: c, codec: codec}
-	e.calls.New = func() any { return &call[S]{caller: caller{done: make(chan struct{}, 1), leave: make(chan struct{}, 1)}} }
+	e.calls.New = func() any {
+		return &call[S]{caller: caller{done: make(chan struct{}, 1), leave: make(chan struct{}, 1)}}
+	}
 	e.batches.New = func() any { return new(Batch[S]) }
 	return e
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/backend/throttle"
 )
 
 // Counters are a store in Redis: a [Store], or two of them.
@@ -38,8 +39,8 @@ type Store struct {
 	presence *presence        // of this process, among the replicas
 	now      func() time.Time // nil but in tests
 
-	logged    sync.Map  // by subject, what was logged last: of a server its call mode, or why it refuses a command
-	beginOnce sync.Once // of begin
+	logged    throttle.Lines // of a server: its call mode, or why it refuses a command
+	beginOnce sync.Once      // of begin
 }
 
 var _ Counters = (*Store)(nil)
@@ -123,10 +124,4 @@ func (s *Store) clock() time.Time {
 		return s.now()
 	}
 	return time.Now()
-}
-
-// changed reports whether a text about a subject differs from the last one, which it replaces.
-func (s *Store) changed(subject, text string) bool {
-	before, known := s.logged.Swap(subject, text)
-	return !known || before != text
 }
