@@ -1,19 +1,16 @@
 package backend
 
-import "context"
-
-// Health is what a store also has whose counts are on servers. Its methods may be called by any number of goroutines.
+// Health is what is known of the servers of a store. Its methods ask no server, do not wait, and may be called by any
+// number of goroutines.
 type Health interface {
-	// Ready returns nil from when a server has shown that it can count, else what is missing; it does not wait. What
-	// happens to servers later is told by each check that has no answer: no reason to send requests elsewhere.
-	Ready() error
 	// Answers returns nil if a server could count when they were last probed: at the start, and when a check got no
-	// answer. Else it returns what is missing. It does not wait.
+	// answer. Else it returns what is missing.
 	Answers() error
-	// Await waits until the store is ready. Its error is ctx's, or what was missing when the store gave up.
-	Await(ctx context.Context) error
-	// Servers returns the state of each server by its name. It asks no server, and does not wait.
+	// Servers returns the state of each server by its name.
 	Servers() map[string]ServerState
+	// Notify has a token sent to c after each change of these, and after each probe. As c is not waited for, it needs
+	// room for one.
+	Notify(c chan<- struct{})
 }
 
 // ServerState is what is known of a server that counts.

@@ -34,6 +34,15 @@ type Bucket struct {
 	Hits  uint64
 }
 
+// AddBucket appends a bucket, or adds its hits to the last one if that begins at the same moment.
+func AddBucket(buckets []Bucket, b Bucket) []Bucket {
+	if last := len(buckets) - 1; last >= 0 && buckets[last].Begin.Equal(b.Begin) {
+		buckets[last].Hits += b.Hits
+		return buckets
+	}
+	return append(buckets, b)
+}
+
 // NewLimitCount sums up the buckets of a window, all of which count at now.
 func NewLimitCount(l descriptors.Limit, levels [][]Bucket, now time.Time) LimitCount {
 	c := LimitCount{Limit: l, Levels: levels}

@@ -17,15 +17,9 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Store is what a guard stands before.
-type Store interface {
-	backend.Counter
-	backend.Inspector
-}
-
 // Guard is a backend.Counter that asks its store only where it has to. The zero Guard is not usable; make one with New.
 type Guard struct {
-	store    Store
+	store    backend.Store
 	policy   descriptors.Policy
 	denied   denyCache
 	leases   leases
@@ -39,7 +33,7 @@ type Guard struct {
 	lookups, hits atomic.Uint64 // of the deny cache
 }
 
-var _ Store = (*Guard)(nil)
+var _ backend.Store = (*Guard)(nil)
 
 // Config says what becomes of checks whose store is away.
 type Config struct {
@@ -63,7 +57,7 @@ type Config struct {
 }
 
 // New makes a guard before a store, which it closes in the end.
-func New(store Store, c Config) *Guard {
+func New(store backend.Store, c Config) *Guard {
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,14 +67,19 @@ func (n *tally) check(t *testing.T, s *Store, key string, l descriptors.Limit) {
 
 func untilState(t *testing.T, s *Store, want backend.ServerState) {
 	t.Helper()
-	process.Eventually(t, fmt.Sprintf("the server is %v", want), func() error {
-		for name, state := range s.Servers() {
-			if state != want {
-				return fmt.Errorf("%s is %v", name, state)
-			}
+	changed := make(chan struct{}, 1)
+	s.Notify(changed)
+	for {
+		known := s.Servers()
+		if !slices.ContainsFunc(slices.Collect(maps.Values(known)), func(state backend.ServerState) bool { return state != want }) {
+			return
 		}
-		return nil
-	})
+		select {
+		case <-changed:
+		case <-time.After(ample):
+			t.Fatalf("known is %v, want %v, and no change is told", known, want)
+		}
+	}
 }
 
 // notYet is an error while something is to be waited for.
@@ -132,54 +139,6 @@ func spring(t *testing.T, p *redistest.FaultProxy, command string, action redist
 			return errors.New("nothing came through")
 		}
 	})
-}
-
-// A server is frozen, killed, and started again empty, while clients have as much time as Envoy's.
-func TestNobodyWaitsForAnUnavailableServer(t *testing.T) {
-	t.Parallel()
-	for _, key := range []string{own, plain} {
-		t.Run(fmt.Sprintf("%q", key), func(t *testing.T) {
-			t.Parallel()
-			server, l := memcachedtest.Start(t), lots(t)
-			log := new(process.Output)
-			s := opened(t, Config{Servers: []string{server.Addr}, Timeout: time.Second, Log: logTo(log)})
-			if err := s.Await(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			var n tally
-			stop := backendtest.KeepBusy(8, func(int) { n.hit(t, s, key, 200*time.Millisecond, l) })
-			server.Freeze()
-			untilState(t, s, backend.ServerAway)
-			down := n.uncounted.Load()
-			process.Eventually(t, "callers are refused at once", func() error { return notYet(n.uncounted.Load() == down) })
-			if s.Answers() == nil || s.Ready() != nil {
-				t.Errorf("frozen: it answers: %v, it was ready: %v; want an error, and none", s.Answers(), s.Ready())
-			}
-			server.Thaw()
-			untilState(t, s, backend.ServerUp)
-			answered := n.answered.Load()
-			process.Eventually(t, "it counts again without a restart", func() error { return notYet(n.answered.Load() == answered) })
-			stop()
-			n.check(t, s, key, l)
-			t.Logf("%d calls were answered, %d were not, %d refused at once, and %d came back after their time", n.answered.Load(),
-				n.unknown.Load(), n.uncounted.Load(), n.late.Load()) // on a busy machine some do
-			server.Kill()
-			n.hit(t, s, key, 200*time.Millisecond, l)
-			untilState(t, s, backend.ServerAway)
-			server.Restart()
-			untilState(t, s, backend.ServerUp)
-			var anew tally
-			for range 5 {
-				anew.hit(t, s, key, ample, l)
-			}
-			anew.check(t, s, key, l)
-			for _, want := range []string{"does not answer", "answers again"} {
-				if err := log.Contains(want); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
 }
 
 // A server is full: it throws out what counts, as its statistics tell. An operator resets these, and flushes.

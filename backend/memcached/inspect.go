@@ -93,14 +93,6 @@ func (s *Store) remove(ctx context.Context, at place) error {
 	})
 }
 
-// Ready returns nil from when a server has answered.
-func (s *Store) Ready() error {
-	if s.ready.Err() != nil {
-		return nil
-	}
-	return s.Answers()
-}
-
 // Answers returns nil if a server can count, as far as is known.
 func (s *Store) Answers() error {
 	why := fmt.Errorf("%w: no server has answered yet", ErrUnavailable)
@@ -136,6 +128,9 @@ func (s *Store) Servers() map[string]backend.ServerState {
 	}
 	return known
 }
+
+// Notify is that of [backend.Health].
+func (s *Store) Notify(c chan<- struct{}) { s.engine.Notify(c) }
 
 // Replicas knows of none: memcached lists no keys by which processes could find each other.
 func (s *Store) Replicas() (alive int, all bool) { return 0, false }

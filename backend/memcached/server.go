@@ -92,6 +92,7 @@ func (v *server) ping(ctx context.Context) (outbound.Outcome, error) {
 		if v.Away() == nil { // else Changed notes it, once checks are not refused any more
 			v.noteUp()
 		}
+		v.store.engine.Tell()
 	}
 	return outcomeOf(err), err
 }

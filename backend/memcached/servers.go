@@ -160,6 +160,7 @@ func (s *Store) use(names []string) {
 			"servers", strings.Join(names, ", "))
 	}
 	s.servers.Store(&now)
+	defer s.engine.Tell()
 	for _, v := range before {
 		if !slices.Contains(now, v) {
 			v.Close(v.Unavailable(backend.Down, errRemoved))

@@ -19,6 +19,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/throttle"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -48,7 +49,7 @@ type Config struct {
 	lookup        func(ctx context.Context, record string) ([]string, error)
 }
 
-// Store is a [backend.Counter] in memcached.
+// Store is a [backend.Shared] in memcached.
 type Store struct {
 	config  Config
 	servers atomic.Pointer[serverList]
@@ -60,7 +61,7 @@ type Store struct {
 	setReady context.CancelFunc
 
 	lostRaces, evictions, restarts, ahead atomic.Uint64
-	aheadLogged                           atomic.Int64 // when, in Unix seconds
+	aheadLog                              throttle.Lines
 }
 
 // Stats are totals since Open.
@@ -75,12 +76,7 @@ type Stats struct {
 	Ahead       uint64 // values that were written by a clock more than a second ahead
 }
 
-var (
-	_ backend.Counter   = (*Store)(nil)
-	_ backend.Inspector = (*Store)(nil)
-	_ backend.Health    = (*Store)(nil)
-	_ backend.Replicas  = (*Store)(nil)
-)
+var _ backend.Shared = (*Store)(nil)
 
 // Open makes a store. It does not wait for servers, and a server that does not answer is no error, see
 // [backend.Health].

@@ -71,11 +71,7 @@ func (e *entry) clock(s *Store) window.Instant {
 // noteAhead counts a value that was written by a clock too far ahead, and logs that once a minute.
 func (s *Store) noteAhead(by time.Duration) {
 	s.ahead.Add(1)
-	now := time.Now().Unix()
-	if last := s.aheadLogged.Load(); now-last < 60 || !s.aheadLogged.CompareAndSwap(last, now) {
-		return
-	}
-	s.config.Log.Warn("another process of weir has written a count by a clock that is ahead of this one's: while they differ by more "+
+	s.aheadLog.Warn(s.config.Log, "another process of weir has written a count by a clock that is ahead of this one's: while they differ by more "+
 		"than a second, a token bucket may admit more than its limit, and windows are shorter by so much; set both clocks by NTP",
 		"ahead", by.Round(time.Millisecond).String())
 }

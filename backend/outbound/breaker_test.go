@@ -166,6 +166,8 @@ func TestPongAndAnswerCloseTheBreaker(t *testing.T) {
 	t.Parallel()
 	store(t, 1, testOut, func(t *testing.T, f *fake) {
 		f.release()
+		told := make(chan struct{}, 9)
+		f.Notify(told)
 		f.note = func(b *Batch[string]) { f.server.Note(Answered, b.Sent, nil) }
 		f.server.Note(Unreachable, time.Now(), errAway)
 		for range 10 {
@@ -180,8 +182,8 @@ func TestPongAndAnswerCloseTheBreaker(t *testing.T) {
 		if err := f.ask(t.Context(), ample, "a"); err != nil {
 			t.Error(err)
 		}
-		if want := []State{Open, HalfOpen, Closed}; !slices.Equal(f.changes, want) {
-			t.Errorf("the changes that were told are %v, want %v", f.changes, want)
+		if want := []State{Open, HalfOpen, Closed}; !slices.Equal(f.changes, want) || len(told) != len(want) {
+			t.Errorf("the changes that were told are %v, and %d subscribers', want %v", f.changes, len(told), want)
 		}
 	})
 }

@@ -55,7 +55,8 @@ type caller struct {
 	deadline   time.Time       // when it leaves at the latest
 	abandoned  atomic.Bool
 	unanswered atomic.Int32
-	done       chan struct{} // has a token once all are answered, and one from the deadline on if the caller waits so long
+	done       chan struct{} // has a token once all are answered
+	leave      chan struct{} // has a token from the deadline on, if the caller waits so long
 	index      int           // among the deadlines; -1: none
 }
 

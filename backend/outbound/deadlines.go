@@ -14,7 +14,7 @@ type deadlines struct {
 	next    time.Time // when it fires; zero: not at all
 }
 
-// add notes a caller who is about to wait. From its deadline on, done has a token.
+// add notes a caller who is about to wait. From its deadline on, leave has a token.
 func (d *deadlines) add(c *caller, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -25,15 +25,15 @@ func (d *deadlines) add(c *caller, now time.Time) {
 	}
 }
 
-// remove takes a caller out. It returns false if the caller was told to leave before.
-func (d *deadlines) remove(c *caller) bool {
+// remove takes a caller out, and its token back if it was told to leave before.
+func (d *deadlines) remove(c *caller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.index < 0 {
-		return false
+		<-c.leave
+	} else {
+		d.takeOut(c)
 	}
-	d.takeOut(c)
-	return true
 }
 
 // takeOut takes a caller out and puts the last one in its place.
@@ -66,7 +66,7 @@ func (d *deadlines) fire() {
 		switch c := d.callers[i]; {
 		case !now.Before(c.deadline):
 			d.takeOut(c)
-			c.done <- struct{}{}
+			c.leave <- struct{}{}
 		case next.IsZero() || c.deadline.Before(next):
 			next = c.deadline
 		}

@@ -70,6 +70,7 @@ type Engine[S any] struct {
 	closed    atomic.Bool
 	running   sync.WaitGroup // all goroutines of servers
 	Totals
+	Changes // of servers' states
 }
 
 // Totals are numbers since the start.
@@ -83,7 +84,9 @@ type Totals struct {
 // New makes an engine without servers.
 func New[S any](c Config, codec Codec[S]) *Engine[S] {
 	e := &Engine[S]{config: c, codec: codec}
-	e.calls.New = func() any { return &call[S]{caller: caller{done: make(chan struct{}, 2)}} }
+	e.calls.New = func() any {
+		return &call[S]{caller: caller{done: make(chan struct{}, 1), leave: make(chan struct{}, 1)}}
+	}
 	e.batches.New = func() any { return new(Batch[S]) }
 	return e
 }
@@ -160,13 +163,13 @@ func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Che
 	var cause error
 	select {
 	case <-c.done:
-		if e.deadlines.remove(&c.caller) {
-			err := e.decode(c, checks, out, nil)
-			if c.context = nil; cap(c.text) <= maxKept {
-				e.calls.Put(c)
-			}
-			return err
+		e.deadlines.remove(&c.caller)
+		err := e.decode(c, checks, out, nil)
+		if c.context = nil; cap(c.text) <= maxKept {
+			e.calls.Put(c)
 		}
+		return err
+	case <-c.leave:
 		cause = ErrLate
 	case <-ctx.Done():
 		e.deadlines.remove(&c.caller)

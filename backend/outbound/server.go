@@ -196,7 +196,7 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 		waiting = s.opened(before, o, err)
 	default:
 		s.away.Store(nil)
-		s.peer.Changed(before, after, nil)
+		s.tell(before, after, nil)
 		s.schedule(now)
 	}
 	away := s.Away()
@@ -227,8 +227,14 @@ func (s *Server[S]) setAway(before State, o Outcome, err error) {
 	away := &backend.Away{Reason: reason, Err: fmt.Errorf("%w: %s is away: %w", s.engine.config.ErrUnavailable, s.Name, err)}
 	s.away.Store(away)
 	if known == nil || known.Reason != reason {
-		s.peer.Changed(before, Open, err)
+		s.tell(before, Open, err)
 	}
+}
+
+// tell tells the peer and all subscribers that the state has changed.
+func (s *Server[S]) tell(before, after State, why error) {
+	s.peer.Changed(before, after, why)
+	s.engine.Tell()
 }
 
 func (s *Server[S]) schedule(now time.Time) {

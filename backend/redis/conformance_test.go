@@ -66,7 +66,7 @@ func conform(t *testing.T, run suite, open func(t *testing.T, now *atomic.Int64)
 		now := new(atomic.Int64)
 		own := fmt.Sprintf("%s/%d/", t.Name(), round.Add(1)) // the stores share servers
 		s := open(t, now)
-		if m, mixed := s.(*Split); mixed && m.scripted != nil {
+		if _, mixed := s.(byFormat); mixed {
 			own = string(ofRatelimit(own))
 		}
 		return backendtest.Store{

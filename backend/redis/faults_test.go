@@ -57,66 +57,6 @@ func uncounted(err error) bool {
 	return false
 }
 
-// A key is hit while commands that count it, or their replies, are lost in each way.
-func TestHitsAreCountedAtMostOnce(t *testing.T) {
-	t.Parallel()
-	for action, tc := range map[redistest.Action]struct {
-		name string
-		runs bool // Redis executes what is lost
-	}{
-		redistest.SwallowReply: {"the reply is dropped", true},
-		redistest.ResetAfter:   {"the connection is reset in place of the reply", true},
-		redistest.CloseAfter:   {"the connection is closed in place of the reply", true},
-		redistest.ResetBefore:  {"the connection is reset before the command arrives", false},
-		redistest.CloseBefore:  {"the connection is closed before the command arrives", false},
-	} {
-		for _, form := range []string{together, inPlain} {
-			t.Run(tc.name+", "+form, func(t *testing.T) {
-				t.Parallel()
-				server := redistest.Single(t)
-				proxy := redistest.Proxy(t, server.Addr)
-				patience, losses := ample, 5
-				if action == redistest.SwallowReply {
-					patience, losses = 3*time.Second, 2 // nothing else ends the wait
-				}
-				s, key, command := sentAs(t, form, proxy.Addr, patience)
-				if form == together {
-					_ = decide(s, patience, "before") // so that the script is known
-				}
-				var n tally
-				stop := backendtest.KeepBusy(8, func(int) { n.hit(t, s, patience, key) })
-				for range losses {
-					select {
-					case <-proxy.Trap(command, action):
-					case <-time.After(ample):
-						t.Error("no command came through for a minute")
-					}
-					time.Sleep(5 * time.Millisecond)
-				}
-				stop()
-				if n.unknown.Load() == 0 {
-					t.Error("every call was answered; want some that were not, as their commands were lost")
-				}
-				least, most := n.answered.Load(), n.answered.Load()+n.unknown.Load()
-				if tc.runs {
-					least = most
-				} else if form == together { // of a pipeline the first command may arrive
-					most = least
-				}
-				pattern := map[string]string{together: redistest.SumKey(key), inPlain: ofPlainStore}[form]
-				got, immortal := heldBy(t, server, pattern)
-				if got < least || got > most {
-					t.Errorf("%d hits are counted; %d were answered and %d lost: want %d to %d", got, n.answered.Load(),
-						n.unknown.Load(), least, most)
-				}
-				if form == inPlain && immortal > 0 {
-					t.Error("the key has no TTL: it would stay for ever")
-				}
-			})
-		}
-	}
-}
-
 func TestCloseLeavesNoGoroutines(t *testing.T) {
 	server := redistest.Single(t)
 	before := runtime.NumGoroutine()

@@ -39,12 +39,19 @@ func eachIs(state backend.ServerState, servers ...*redistest.Server) map[string]
 // awaitKnown waits until the servers are known so: each by its name.
 func awaitKnown(t *testing.T, s *Store, why string, want map[string]backend.ServerState) {
 	t.Helper()
-	process.Eventually(t, why, func() error {
-		if got := s.Servers(); !maps.Equal(got, want) {
-			return fmt.Errorf("known is %v, want %v", got, want)
+	changed := make(chan struct{}, 1)
+	s.Notify(changed)
+	for {
+		got := s.Servers()
+		if maps.Equal(got, want) {
+			return
 		}
-		return nil
-	})
+		select {
+		case <-changed:
+		case <-time.After(ample):
+			t.Fatalf("%s: known is %v, want %v, and no change is told", why, got, want)
+		}
+	}
 }
 
 func TestStoreIsReadyOnceAServerCounts(t *testing.T) {
@@ -54,20 +61,20 @@ func TestStoreIsReadyOnceAServerCounts(t *testing.T) {
 	store, log := told(t, topology.Config{URL: s.Addr})
 	awaitKnown(t, store, "a server that has not answered yet is away", eachIs(backend.ServerAway, s))
 	process.Eventually(t, "that the server is away is known", func() error {
-		if err := store.Ready(); err == nil || !strings.Contains(err.Error(), s.Addr) {
+		if err := store.Answers(); err == nil || !strings.Contains(err.Error(), s.Addr) {
 			return fmt.Errorf("it is ready: %w", err)
 		}
 		return nil
 	})
 	s.Restart(t)
-	process.Eventually(t, "the server is found", store.Ready)
+	process.Eventually(t, "the server is found", store.Answers)
 	awaitKnown(t, store, "it has answered a probe", eachIs(backend.ServerUp, s))
 	process.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
 		t.Errorf("that it was away was logged %d times, want once:\n%s", n, log)
 	}
 	s.Kill()
-	if err := store.Ready(); err != nil {
+	if err := store.Await(t.Context()); err != nil {
 		t.Errorf("a server that goes away later makes it unready: %v; the failure policy answers then", err)
 	}
 	_ = countHits(t, store, 1) // who asks shows it
@@ -81,7 +88,7 @@ func TestRingIsReadyWithoutANode(t *testing.T) {
 	node, other := redistest.Single(t), redistest.Single(t)
 	other.Kill()
 	store, log := told(t, topology.Config{Type: topology.Ring, URL: node.Addr + "," + other.Addr})
-	process.Eventually(t, "the node that is well suffices", store.Ready)
+	process.Eventually(t, "the node that is well suffices", store.Answers)
 	process.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	process.Eventually(t, "the ring tells of the other one", func() error {
 		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
@@ -140,7 +147,7 @@ func TestReadOnlyServerStillDenies(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			s, log := told(t, topology.Config{URL: server.Addr})
-			process.Eventually(t, "it counts", s.Ready)
+			process.Eventually(t, "it counts", s.Answers)
 			ask := func(op backend.Op, key string) (backend.Decision, error) {
 				var out [1]backend.Decision
 				check := backend.Check{Op: op, Key: []byte(key), Hits: 2, Limits: []descriptors.Limit{
@@ -186,16 +193,16 @@ func TestReadOnlyServerStillDenies(t *testing.T) {
 }
 
 // heartbeats are those of processes that tell nothing by themselves.
-func heartbeats(t *testing.T, c topology.Config, n int) (all []*heartbeat) {
+func heartbeats(t *testing.T, c topology.Config, n int) (all []*presence) {
 	t.Helper()
 	for range n {
-		all = append(all, newHeartbeat(storeAt(t, c)))
+		all = append(all, newPresence(storeAt(t, c)))
 	}
 	return all
 }
 
 // beats lets each heartbeat beat once, and wants each to know of so many replicas.
-func beats(t *testing.T, when string, all []*heartbeat, want ...int) {
+func beats(t *testing.T, when string, all []*presence, want ...int) {
 	t.Helper()
 	for i, h := range all {
 		n := 0
@@ -272,8 +279,8 @@ func TestFlushedPresenceKeepsTheReplicaCount(t *testing.T) {
 // its share until its next heartbeat.
 func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 	t.Parallel()
-	s := &Store{heartbeat: &heartbeat{}}
-	h, now := s.heartbeat, time.Now()
+	s := &Store{presence: &presence{}}
+	h, now := s.presence, time.Now()
 	for _, step := range []struct {
 		when  string
 		after time.Duration

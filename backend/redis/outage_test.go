@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
@@ -94,35 +95,6 @@ func spared(t *testing.T, s *Store, proxy *redistest.FaultProxy) (before pipelin
 	}
 }
 
-// A caller may use its checks and decisions again at once, whatever still goes on behind its back.
-func TestFrozenRedisBlocksNobody(t *testing.T) {
-	t.Parallel()
-	server := redistest.Single(t)
-	s := storeOn(t, connect(t, topology.Config{URL: server.Addr}))
-	var n tally
-	stop := backendtest.KeepBusy(16, func(client int) {
-		checks := []backend.Check{redistest.Hit(fmt.Sprint("key ", client))}
-		checks[0].Hits = uint64(1) << client // answers to another's question do not fit
-		out := make([]backend.Decision, 1)
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		err := backend.DecideAll(ctx, s, checks, out)
-		n.note(t, err)
-		if err == nil && out[0].Before%checks[0].Hits != 0 {
-			t.Errorf("client %d was given the answer to another question: %+v", client, out[0])
-		}
-		checks[0].Key[0], out[0].Before = 'x', 1
-	})
-	redistest.Until(t, "there are answers before the server is frozen", func() bool { return n.answered.Load() > 0 })
-	server.Freeze()
-	redistest.Until(t, "callers leave a frozen server", func() bool { return n.unknown.Load() > 0 })
-	redistest.Until(t, "and are told at once that it is away", func() bool { return n.away.Load() > 0 })
-	server.Thaw()
-	before := n.answered.Load()
-	redistest.Until(t, "there are answers again after the thaw", func() bool { return n.answered.Load() > before+100 })
-	stop()
-}
-
 // TestLostShardFailsOnlyItsKeys stops one of three nodes, and asks all of them in one call.
 func TestLostShardFailsOnlyItsKeys(t *testing.T) {
 	t.Parallel()
@@ -161,5 +133,52 @@ func TestLostShardFailsOnlyItsKeys(t *testing.T) {
 	}
 	if answered == 0 || answered == len(out) {
 		t.Errorf("%d of %d keys are on nodes that answer; want some on each", answered, len(out))
+	}
+}
+
+// BenchmarkFrozenRedis freezes Redis for five seconds under 40 callers of 100 calls a second with 20 ms each, and tells
+// how many come back late: of all, and of those that were sent later than 100 ms after the freeze.
+func BenchmarkFrozenRedis(b *testing.B) {
+	const callers, freeze = 40, 5 * time.Second
+	server := redistest.Single(b)
+	s := opened(b, topology.Config{URL: server.Addr}, nil)
+	for b.Loop() {
+		var calls, late, lateLater atomic.Int64
+		var frozen atomic.Pointer[time.Time]
+		var running sync.WaitGroup
+		ctx, stop := context.WithCancel(b.Context())
+		for i := range callers {
+			running.Go(func() {
+				time.Sleep(time.Duration(i) * 10 * time.Millisecond / callers)
+				checks, out := redistest.Hits(fmt.Sprint(i)), make([]backend.Decision, 1)
+				for next := time.NewTicker(10 * time.Millisecond); ctx.Err() == nil; <-next.C {
+					sent, since := time.Now(), frozen.Load()
+					call, cancel := context.WithDeadline(ctx, sent.Add(hurry))
+					_ = s.Decide(call, checks, out)
+					cancel()
+					if since == nil {
+						continue
+					}
+					if calls.Add(1); time.Since(sent) > hurry {
+						late.Add(1)
+						if sent.Sub(*since) > 100*time.Millisecond {
+							lateLater.Add(1)
+						}
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		server.Freeze()
+		now := time.Now()
+		frozen.Store(&now)
+		time.Sleep(freeze)
+		stop()
+		running.Wait()
+		server.Thaw()
+		process.Eventually(b, "it counts again", func() error { return decide(s, hurry, "key") })
+		b.ReportMetric(float64(calls.Load()), "calls")
+		b.ReportMetric(100*float64(late.Load())/float64(calls.Load()), "%late")
+		b.ReportMetric(float64(lateLater.Load()), "late-after-100ms")
 	}
 }

@@ -180,7 +180,7 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 // logRefusal logs once that a server refuses a command, and the remedy.
 func (p *plain) logRefusal(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
-	if name := servers.NameOf(b.Client()); p.store.changed(command+" of "+name, err.Error()) {
+	if name := servers.NameOf(b.Client()); p.store.logged.Due(command+" of "+name, err.Error(), 0) {
 		servers.Config.Log.Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
 	}
 }

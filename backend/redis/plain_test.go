@@ -26,7 +26,7 @@ import (
 var ofRatelimits = []string{"+incrby", "+expire", "+get", "+ping", "+hello"}
 
 // allowed is a server with a user who has these rights and no others, and a store that this user opened, with its log.
-func allowed(t *testing.T, rules ...string) (*redistest.Server, *Split, *process.Output) {
+func allowed(t *testing.T, rules ...string) (*redistest.Server, byFormat, *process.Output) {
 	t.Helper()
 	rules = append([]string{"resetchannels", "~*"}, rules...)
 	server := redistest.Single(t, redistest.WithACL("limiter", "secret", rules...))
@@ -214,7 +214,7 @@ func TestScriptLoadsWithItsFirstCheck(t *testing.T) {
 			t.Errorf("check %d of a call for both: %+v; want it allowed at %d", i+1, out[i], want)
 		}
 	}
-	process.Eventually(t, "the script's half is healthy", m.Ready)
+	process.Eventually(t, "the script's half is healthy", m.Answers)
 	calls := callsOf(t, "calls", server)
 	for _, name := range []string{"fcall", "function|load", "incrby"} {
 		if calls[name] == 0 {

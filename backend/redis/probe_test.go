@@ -92,7 +92,7 @@ func TestRightsNamedByTheProbeSuffice(t *testing.T) {
 				}
 			}
 			store, log := told(t, on)
-			process.Eventually(t, "it counts with the rights that errors name", store.Ready)
+			process.Eventually(t, "it counts with the rights that errors name", store.Answers)
 			ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result()
 			if err != nil || ttl > 10*time.Second || ttl == -1 {
 				t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)

@@ -21,7 +21,7 @@ var sumCodec = pipeline.ScriptCodec{AppendKey: redistest.AppendSumKey, AppendArg
 
 // storeOf is a store of a script that is asked by a codec, without probes.
 func storeOf(on *topology.Servers, code *pipeline.Script, codec pipeline.ScriptCodec) *Store {
-	s := &Store{servers: on, script: code, heartbeat: &heartbeat{stop: func() {}}}
+	s := &Store{servers: on, script: code, presence: newPresence(nil)}
 	s.Pipeline = pipeline.New(on, codec, code, nil, nil)
 	return s
 }

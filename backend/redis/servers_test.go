@@ -122,7 +122,7 @@ func openedWith(t testing.TB, c topology.Config, now *atomic.Int64, code *pipeli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	process.Eventually(t, "the servers can be used", s.Ready)
+	process.Eventually(t, "the servers can be used", s.Answers)
 	return s
 }
 
@@ -161,15 +161,15 @@ const ample = time.Minute
 func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
 
 // openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
-func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) *Split {
+func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) byFormat {
 	t.Helper()
 	m, err := OpenRatelimit(configOf(c, now), incr.Keys{Jitter: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	process.Eventually(t, "the servers can be used", m.Ready)
-	return m
+	process.Eventually(t, "the servers can be used", m.Answers)
+	return m.(byFormat)
 }
 
 // hourly returns a limit of n an hour, as envoyproxy/ratelimit has it.

@@ -16,28 +16,37 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Split counts some checks in one store and the others in another.
-type Split struct {
-	first, second Counters
-	// isSecond reports whether the second store counts a key under limits.
-	isSecond func(key []byte, limits []descriptors.Limit) bool
-	// scripted is the second store, if both are on the same servers, chosen by the key: it begins at its first check.
-	scripted *Store
+// byUnit counts checks whose limits are all per second in the second Redis, all others, mixed ones too, in the first.
+type byUnit struct{ pair }
+
+// PerSecond makes a store of one for limits per second, and one for all others.
+func PerSecond(main, perSecond Counters) Counters { return byUnit{pair{main, perSecond}} }
+
+func perSecond(limits []descriptors.Limit) bool {
+	return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
 }
 
-var _ Counters = (*Split)(nil)
-
-// PerSecond counts checks whose limits are all per second in one Redis, all others, mixed ones too, in another.
-func PerSecond(main, perSecond Counters) *Split {
-	isSecond := func(_ []byte, limits []descriptors.Limit) bool {
-		return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
-	}
-	return &Split{first: main, second: perSecond, isSecond: isSecond}
+// Decide is that of [backend.Counter].
+func (s byUnit) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return perSecond(c.Limits) })
 }
+
+// Inspect asks the store that counts under these limits.
+func (s byUnit) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	return s.of(perSecond(limits)).Inspect(ctx, key, limits)
+}
+
+// Reset forgets a key in both stores: it may have had a limit of another unit.
+func (s byUnit) Reset(ctx context.Context, key []byte) error {
+	return errors.Join(s.first.Reset(ctx, key), s.second.Reset(ctx, key))
+}
+
+// byFormat counts keys of envoyproxy/ratelimit in the first store, weir's in the second, on the same servers.
+type byFormat struct{ pair }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
 // others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
-func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
+func OpenRatelimit(c Config, keys incr.Keys) (Counters, error) {
 	servers, err := topology.Connect(c.Redis, plainRights)
 	if err != nil {
 		return nil, err
@@ -46,96 +55,97 @@ func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
 	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
 	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
 	first, second := newPlain(servers, c, keys), newScripted(beside, c, c.newScript())
-	isSecond := func(key []byte, _ []descriptors.Limit) bool {
-		_, plain := descriptors.RatelimitKey(key)
-		return !plain
-	}
 	first.Watch(first.probe)
-	return &Split{first: first, second: second, isSecond: isSecond, scripted: second}, nil
+	return byFormat{pair{first, second}}, nil
 }
 
-// startedSecond returns the second store, which it begins if need be.
-func (s *Split) startedSecond() Counters {
-	if s.scripted != nil {
-		s.scripted.begin()
-	}
-	return s.second
+func ofWeir(key []byte) bool {
+	_, plain := descriptors.RatelimitKey(key)
+	return !plain
 }
 
-// Decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
-func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	secondCount := 0
+// Decide is that of [backend.Counter].
+func (s byFormat) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	for i := range checks {
-		if s.isSecond(checks[i].Key, checks[i].Limits) {
-			secondCount++
-		} else if s.scripted != nil && !incr.Countable(&checks[i]) {
+		if !ofWeir(checks[i].Key) && !incr.Countable(&checks[i]) {
 			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
 				checks[i].Limits)
 		}
 	}
+	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return ofWeir(c.Key) })
+}
+
+// Inspect asks the store that counts a key.
+func (s byFormat) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+	return s.of(ofWeir(key)).Inspect(ctx, key, limits)
+}
+
+// Reset forgets a key in the store that counts it.
+func (s byFormat) Reset(ctx context.Context, key []byte) error {
+	return s.of(ofWeir(key)).Reset(ctx, key)
+}
+
+// pair is two stores as one.
+type pair struct{ first, second Counters }
+
+// of returns one of the stores. A [Store] that was only made begins.
+func (p pair) of(second bool) Counters {
+	if !second {
+		return p.first
+	}
+	if s, ok := p.second.(*Store); ok {
+		s.begin()
+	}
+	return p.second
+}
+
+// decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
+func (p pair) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, isSecond func(*backend.Check) bool) error {
+	ofSecond := 0
+	for i := range checks {
+		if isSecond(&checks[i]) {
+			ofSecond++
+		}
+	}
 	switch {
-	case secondCount == 0:
-		return s.first.Decide(ctx, checks, out)
-	case secondCount == len(checks):
-		return s.startedSecond().Decide(ctx, checks, out)
+	case ofSecond == 0, ofSecond == len(checks):
+		return p.of(ofSecond > 0).Decide(ctx, checks, out)
 	case len(out) < len(checks):
 		return backend.Validate(checks, out)
 	}
 	var first, second backend.Part
 	for i := range checks {
-		if s.isSecond(checks[i].Key, checks[i].Limits) {
+		if isSecond(&checks[i]) {
 			second.Add(checks, i)
 		} else {
 			first.Add(checks, i)
 		}
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.startedSecond().Decide(ctx, second.Checks, second.Out) }()
-	err := cmp.Or(s.first.Decide(ctx, first.Checks, first.Out), <-done)
+	go func() { done <- p.of(true).Decide(ctx, second.Checks, second.Out) }()
+	err := cmp.Or(p.first.Decide(ctx, first.Checks, first.Out), <-done)
 	first.HandOver(out)
 	second.HandOver(out)
 	return err
 }
 
-// Inspect asks the store that counts a key under these limits.
-func (s *Split) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	if s.isSecond(key, limits) {
-		return s.startedSecond().Inspect(ctx, key, limits)
-	}
-	return s.first.Inspect(ctx, key, limits)
-}
-
-// Reset forgets a key, in both stores if limits choose the store: the key may have had a limit of another unit.
-func (s *Split) Reset(ctx context.Context, key []byte) error {
-	switch {
-	case s.scripted == nil:
-		return errors.Join(s.first.Reset(ctx, key), s.second.Reset(ctx, key))
-	case s.isSecond(key, nil):
-		return s.startedSecond().Reset(ctx, key)
-	}
-	return s.first.Reset(ctx, key)
-}
-
 // Close closes both stores.
-func (s *Split) Close() error {
-	return errors.Join(s.second.Close(), s.first.Close())
+func (p pair) Close() error {
+	return errors.Join(p.second.Close(), p.first.Close())
 }
-
-// Ready returns nil once both stores are ready.
-func (s *Split) Ready() error { return cmp.Or(s.first.Ready(), s.second.Ready()) }
 
 // Answers returns nil if both stores could count when they were last probed.
-func (s *Split) Answers() error { return cmp.Or(s.first.Answers(), s.second.Answers()) }
+func (p pair) Answers() error { return cmp.Or(p.first.Answers(), p.second.Answers()) }
 
 // Await waits until both stores are ready.
-func (s *Split) Await(ctx context.Context) error {
-	return cmp.Or(s.first.Await(ctx), s.second.Await(ctx))
+func (p pair) Await(ctx context.Context) error {
+	return cmp.Or(p.first.Await(ctx), p.second.Await(ctx))
 }
 
 // Servers returns the state of each server, the worse one if the stores differ.
-func (s *Split) Servers() map[string]backend.ServerState {
-	known := s.first.Servers()
-	for name, state := range s.second.Servers() {
+func (p pair) Servers() map[string]backend.ServerState {
+	known := p.first.Servers()
+	for name, state := range p.second.Servers() {
 		if before, there := known[name]; !there || before == backend.ServerUp || state == backend.ServerAway {
 			known[name] = state
 		}
@@ -143,16 +153,22 @@ func (s *Split) Servers() map[string]backend.ServerState {
 	return known
 }
 
+// Notify is that of [backend.Health].
+func (p pair) Notify(c chan<- struct{}) {
+	p.first.Notify(c)
+	p.second.Notify(c)
+}
+
 // Replicas returns how many processes live by the store that knows of most.
-func (s *Split) Replicas() (alive int, all bool) {
-	alive, all = s.first.Replicas()
-	other, known := s.second.Replicas()
+func (p pair) Replicas() (alive int, all bool) {
+	alive, all = p.first.Replicas()
+	other, known := p.second.Replicas()
 	return max(alive, other), all || known
 }
 
 // Stats returns the sums of both stores.
-func (s *Split) Stats() pipeline.Stats {
-	sum := s.first.Stats()
-	sum.Add(s.second.Stats())
+func (p pair) Stats() pipeline.Stats {
+	sum := p.first.Stats()
+	sum.Add(p.second.Stats())
 	return sum
 }

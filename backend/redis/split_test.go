@@ -17,7 +17,7 @@ import (
 )
 
 // openedPair is a pair on one server each, both of which tell the time that now has; nil: their own.
-func openedPair(t *testing.T, now *atomic.Int64, main, perSecond topology.Config) *Split {
+func openedPair(t *testing.T, now *atomic.Int64, main, perSecond topology.Config) Counters {
 	t.Helper()
 	return PerSecond(opened(t, main, now), opened(t, perSecond, now))
 }
@@ -34,7 +34,7 @@ func limitsPer(t *testing.T, n uint64, units ...descriptors.Unit) (limits []desc
 func TestSecondRedisGetsOnlyPerSecondLimits(t *testing.T) {
 	t.Parallel()
 	servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	mixed := func(on int) *Split {
+	mixed := func(on int) byFormat {
 		return openedMixed(t, topology.Config{URL: servers[on].Addr}, new(atomic.Int64))
 	}
 	p := PerSecond(mixed(0), mixed(1))

@@ -16,14 +16,12 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
+	"github.com/weirproxy/weir/backend/throttle"
 )
 
-// Counters are a store in Redis: a [Store], or a [Split] of two.
+// Counters are a store in Redis: a [Store], or two of them.
 type Counters interface {
-	backend.Counter
-	backend.Inspector
-	backend.Health
-	backend.Replicas
+	backend.Shared
 	// Stats returns what was sent, and what waits.
 	Stats() pipeline.Stats
 }
@@ -36,13 +34,13 @@ type Store struct {
 	*pipeline.Pipeline
 	backend.Inspector // of this kind of keys
 
-	servers *topology.Servers
-	script  *pipeline.Script // nil where none is needed
-	now     func() time.Time // nil but in tests
+	servers  *topology.Servers
+	script   *pipeline.Script // nil where none is needed
+	presence *presence        // of this process, among the replicas
+	now      func() time.Time // nil but in tests
 
-	logged    sync.Map  // by subject, what was logged last: of a server its call mode, or why it refuses a command
-	beginOnce sync.Once // of begin
-	*heartbeat
+	logged    throttle.Lines // of a server: its call mode, or why it refuses a command
+	beginOnce sync.Once      // of begin
 }
 
 var _ Counters = (*Store)(nil)
@@ -79,7 +77,7 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 func (s *Store) begin() {
 	s.beginOnce.Do(func() {
 		s.Watch(s.probe)
-		s.heartbeat.begin()
+		s.presence.begin()
 	})
 }
 
@@ -99,16 +97,16 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 	if s.now != nil {
 		codec.Now = func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) }
 	}
-	s.Inspector, s.heartbeat = scripted{s}, newHeartbeat(s)
+	s.Inspector, s.presence = scripted{s}, newPresence(s)
 	s.Pipeline = pipeline.New(servers, codec, code, c.Meter, c.Trace)
 	return s
 }
 
-// newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end. It has no heartbeat.
+// newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end. It has no presence.
 func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
 	s := &Store{servers: servers, now: c.Now}
 	p := &plain{store: s, keys: keys}
-	s.Inspector, s.heartbeat = p, newHeartbeat(s)
+	s.Inspector, s.presence = p, newPresence(s)
 	s.Pipeline = pipeline.New(servers, p, nil, c.Meter, c.Trace)
 	return s
 }
@@ -116,7 +114,7 @@ func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
 // Close is that of [backend.Counter].
 func (s *Store) Close() error {
 	s.beginOnce.Do(func() {}) // nothing begins any more
-	s.heartbeat.end()
+	s.presence.end()
 	return s.Pipeline.Close()
 }
 
@@ -126,10 +124,4 @@ func (s *Store) clock() time.Time {
 		return s.now()
 	}
 	return time.Now()
-}
-
-// changed reports whether a text about a subject differs from the last one, which it replaces.
-func (s *Store) changed(subject, text string) bool {
-	before, known := s.logged.Swap(subject, text)
-	return !known || before != text
 }

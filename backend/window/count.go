@@ -24,7 +24,7 @@ func (s *Cells) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 	for begin, hits := range s.Buckets(now) {
 		for i, width := range widths {
 			at := int64(begin) - int64(begin)%width.Microseconds()
-			levels[i] = add(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
+			levels[i] = backend.AddBucket(levels[i], backend.Bucket{Begin: time.UnixMicro(at).UTC(), Width: width, Hits: hits})
 		}
 	}
 	c := backend.NewLimitCount(*l, levels, time.UnixMicro(int64(now)))
@@ -32,13 +32,4 @@ func (s *Cells) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 		c.Levels = nil // the buckets of a log are instants
 	}
 	return c
-}
-
-// add appends a bucket, or counts its hits in the last one if that begins at the same moment.
-func add(buckets []backend.Bucket, b backend.Bucket) []backend.Bucket {
-	if last := len(buckets) - 1; last >= 0 && buckets[last].Begin.Equal(b.Begin) {
-		buckets[last].Hits += b.Hits
-		return buckets
-	}
-	return append(buckets, b)
 }

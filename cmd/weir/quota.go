@@ -22,7 +22,7 @@ import (
 func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, metrics *stats.Metrics, log *slog.Logger) *rlqs.Service {
 	o := rlqs.Options{TTL: set.Quotas.TTL, MaxStreams: set.Quotas.MaxStreams, MaxBuckets: set.Quotas.MaxBuckets,
 		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
-	o.Exchange, _ = store.servers.(rlqs.Exchange)
+	o.Exchange, _ = store.shared.(rlqs.Exchange)
 	quotas := rlqs.New(l, o)
 	metrics.Gauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
 	metrics.Gauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })

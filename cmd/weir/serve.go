@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/admin"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/outage"
 	"github.com/weirproxy/weir/server/rlqs"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
@@ -181,12 +182,12 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 		}
 		s.health.StoreAnswered()
 	})
-	if s.store.servers != nil {
+	if s.store.shared != nil {
 		running.Go(func() {
-			s.store.logOutages(ctx, outages{limiter: s.limiter, policy: s.set.OnFailure, kind: s.store.kind, log: s.log})
+			(&outage.Log{Servers: s.store.shared, Kind: s.store.kind, Limiter: s.limiter, Policy: s.set.OnFailure, Log: s.log}).Run(ctx)
 		})
 		if s.set.BothRedis.HealthCheckActiveConnection {
-			running.Go(func() { s.store.watchServers(ctx, s.health) })
+			running.Go(func() { s.store.reportHealth(ctx, s.health) })
 		}
 	}
 	running.Go(func() { s.history.run(ctx) })

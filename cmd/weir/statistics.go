@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
@@ -103,8 +102,8 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached boo
 		c.Counters[name+".cx_total"] = pool.Opened.Load
 		c.Counters[name+".cx_local_close"] = pool.Closed.Load
 	}
-	g, ok := store.Store.(*guard.Guard)
-	if !ok || !cached {
+	g := store.guard
+	if g == nil || !cached {
 		return
 	}
 	const cache = "ratelimit.localcache."

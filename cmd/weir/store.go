@@ -5,23 +5,22 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/guard"
 	"github.com/weirproxy/weir/backend/memory"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/config"
-	"github.com/weirproxy/weir/cmd/weir/wait"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/stats"
 )
 
 // counterStore is where weir counts. The request path asks the embedded Store itself.
 type counterStore struct {
-	guard.Store
+	backend.Store
 	replicas func() int                       // that share the counters, at least 1
-	servers  backend.Health                   // that hold the counts; nil in memory
+	shared   backend.Shared                   // what is behind the guard; nil in memory
+	guard    *guard.Guard                     // nil in memory
 	kind     string                           // of the servers: Redis or memcached
 	pools    map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
 	warning  func() string                    // of /readyz; nil for none
@@ -49,15 +48,8 @@ func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *
 // maxLocalKeys is how many keys are counted in this process at most while the store is away: some 27 MB.
 const maxLocalKeys = 100_000
 
-// sharedStore is a store on servers, which replicas share.
-type sharedStore interface {
-	guard.Store
-	backend.Health
-	backend.Replicas
-}
-
 // guarded puts a guard before a store that may be away.
-func guarded(store sharedStore, kind string, pools map[string]*topology.Connections, set *config.Settings,
+func guarded(store backend.Shared, kind string, pools map[string]*topology.Connections, set *config.Settings,
 	metrics *stats.Metrics, log *slog.Logger) *counterStore {
 	replicas := func() int { // by their heartbeats or, until all had the time to send one, at least as many as are configured
 		alive, all := store.Replicas()
@@ -76,7 +68,7 @@ func guarded(store sharedStore, kind string, pools map[string]*topology.Connecti
 	showTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })
-	return &counterStore{Store: g, replicas: replicas, servers: store, kind: kind, pools: pools}
+	return &counterStore{Store: g, replicas: replicas, shared: store, guard: g, kind: kind, pools: pools}
 }
 
 // leaseTotals are about hits that Redis grants this process beforehand.
@@ -125,18 +117,25 @@ const helpOfServers = "Servers that count, by what is known of them: up, away (t
 
 // await waits until the servers have answered once. It returns an error if a Redis has not in time.
 func (c *counterStore) await(ctx context.Context) error {
-	if c.servers == nil {
+	if c.shared == nil {
 		return nil
 	}
-	if err := c.servers.Await(ctx); err != nil && ctx.Err() == nil {
+	if err := c.shared.Await(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("redis could not count within REDIS_STARTUP_MAX_ELAPSED_TIME: %w", err)
 	}
 	return nil
 }
 
-// watchServers keeps health negative while the servers do not answer, until ctx ends.
-func (c *counterStore) watchServers(ctx context.Context, h *server.Health) {
-	for alive := true; alive; alive = wait.For(ctx, 200*time.Millisecond) {
-		h.SetStoreAway(c.servers.Answers() != nil)
+// reportHealth keeps health negative while the servers do not answer, until ctx ends.
+func (c *counterStore) reportHealth(ctx context.Context, h *server.Health) {
+	changed := make(chan struct{}, 1)
+	c.shared.Notify(changed)
+	for {
+		h.SetStoreAway(c.shared.Answers() != nil)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/throttle"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/byrule"
 	"github.com/weirproxy/weir/server/denials"
@@ -46,9 +47,9 @@ type Limiter struct {
 	inForce     atomic.Pointer[rules]
 	counts      *byrule.Registry[ruleCounts]
 	degraded    [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
-	unknownLog  everyMinute                                          // logs unknown domains
-	tooLargeLog everyMinute                                          // logs requests that are too large
-	invalidLog  everyMinute                                          // logs requests without a domain or a descriptor
+	unknownLog  throttle.Lines                                       // logs unknown domains
+	tooLargeLog throttle.Lines                                       // logs requests that are too large
+	invalidLog  throttle.Lines                                       // logs requests without a domain or a descriptor
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds

@@ -2,10 +2,7 @@ package limit
 
 import (
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -46,16 +43,4 @@ func (l *Limiter) logInvalid(c *Call, err error) {
 		l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Abbreviate(c.Domain), "reason", err,
 			"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)
 	}
-}
-
-// everyMinute lets one line through in a minute, as clients may cause any number. Any number of goroutines may use it.
-type everyMinute struct{ last atomic.Int64 } // Unix nanoseconds
-
-// Warn logs a line, unless one was logged in the last minute.
-func (e *everyMinute) Warn(log *slog.Logger, message string, attrs ...any) {
-	now, last := time.Now().UnixNano(), e.last.Load()
-	if log == nil || now >= last && now-last < int64(time.Minute) || !e.last.CompareAndSwap(last, now) {
-		return
-	}
-	log.Warn(message, attrs...)
 }

@@ -357,7 +357,7 @@ func TestStreamCannotChangeItsDomain(t *testing.T) {
 
 // away is a store that gives no answers while it is away.
 type away struct {
-	guard.Store
+	backend.Store
 	away atomic.Bool
 }
 

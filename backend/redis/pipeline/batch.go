@@ -154,7 +154,7 @@ func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 			r.State.class, r.State.err = b.pipeline.codec.Read(b, r)
 		}
 		if r.State.class.kind == classNoScript { // the call mode may change, which a probe logs
-			b.pipeline.report(false)
+			b.pipeline.health.report(false)
 		}
 		if found := Classify(r.State.err, r.State.written()).Outcome; i == 0 || found > best {
 			best, cause = found, r.State.err
@@ -186,7 +186,7 @@ func (b *Batch) done(r *Request, err error) {
 	if r.State.Counted {
 		err = nil // whatever became of the rest
 	}
-	b.pipeline.report(err == nil)
+	b.pipeline.health.report(err == nil)
 	if _, away := err.(*backend.Away); err != nil && !away {
 		from := b.peer.client
 		if r.State.Route.Client != nil {

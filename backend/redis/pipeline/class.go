@@ -20,8 +20,9 @@ type Class struct {
 
 	// Of what Classify returns:
 
-	Outcome outbound.Outcome // what it shows of the server
-	Reason  backend.Reason   // why its check has no answer
+	Outcome outbound.Outcome    // what it shows of the server
+	Reason  backend.Reason      // why its check has no answer
+	State   backend.ServerState // of a server whose probe ends so
 }
 
 type kind uint8
@@ -61,20 +62,20 @@ var provesNotRun = map[string]kind{
 // did not run allows to send it again: the server's own word, or that nothing of it was written.
 func Classify(err error, written bool) (c Class) {
 	if err == nil { // first, as what follows allocates
-		return Class{kind: classAnswered, Outcome: outbound.Answered}
+		return Class{kind: classAnswered, Outcome: outbound.Answered, State: backend.ServerUp}
 	}
 	var reply goredis.Error
 	isReply := errors.As(err, &reply)
 	if isReply {
 		c = classifyText(reply.Error())
+		c.Reason, c.State = backend.Refused, backend.ServerFailing
+	} else {
+		c.Reason, c.State = backend.Late, backend.ServerAway
 	}
-	c.Outcome, c.Reason = outcomeOf(err, isReply, written, c), backend.Late
-	switch {
-	case topology.NoPrimary(err), errors.Is(err, topology.ErrNoOwner):
+	if topology.NoPrimary(err) || errors.Is(err, topology.ErrNoOwner) {
 		c.Reason = backend.Down
-	case isReply:
-		c.Reason = backend.Refused
 	}
+	c.Outcome = c.outcome(err, isReply, written)
 	switch {
 	case written && isReply:
 	case written, goredis.IsAuthError(err), goredis.IsPermissionError(err):
@@ -87,8 +88,8 @@ func Classify(err error, written bool) (c Class) {
 	return c
 }
 
-// outcomeOf returns what an error shows of a server; c is the class of its reply, if it is one.
-func outcomeOf(err error, isReply, written bool, c Class) outbound.Outcome {
+// outcome returns what an error shows of a server, if c is the class of its reply.
+func (c Class) outcome(err error, isReply, written bool) outbound.Outcome {
 	var network net.Error
 	switch {
 	case topology.NoPrimary(err):
@@ -112,6 +113,8 @@ func classifyText(text string) Class {
 	code, rest, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
 	c := Class{kind: provesNotRun[code]}
 	switch {
+	case strings.Contains(text, " -READONLY "): // as a script hands it on before Redis 7
+		c.kind = classReadOnly
 	case code == "CLUSTERDOWN" && strings.HasPrefix(rest, "The cluster is down"): // and not only the slot of a key
 		c.kind = classLoading
 	case c.kind == classMoved, c.kind == classAsk:

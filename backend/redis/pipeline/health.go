@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -30,9 +29,10 @@ const (
 // Probe checks that a server can do its work. Its error names the remedy.
 type Probe func(ctx context.Context, server topology.Server) error
 
-// Health probes servers, see [backend.Health]: at the start, and after each check without an answer, which may only
-// have had little time. It logs each change of a server once. Before Watch all is well, and no server is known.
-type Health struct {
+// health probes servers: at the start, and after each check without an answer, which may only have had little time. It
+// logs each change of a server once. Before begin all is well, and no server is known.
+type health struct {
+	changed func() // is told of each probe
 	servers func(context.Context) ([]topology.Server, error)
 	probe   Probe
 	config  topology.Config
@@ -48,53 +48,48 @@ type Health struct {
 	awaited   context.Context // ends once a server can count, or GiveUp is over
 	endAwait  context.CancelFunc
 
-	lastErrors atomic.Pointer[map[string]string] // the trouble of each server, and of their list, that was logged last
+	found atomic.Pointer[map[string]status] // of each server, and of their list, by the last probe; nil before begin
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
-func newHealth(s *topology.Servers) *Health {
-	h := &Health{servers: s.All, config: s.Config, wake: make(chan struct{}, 1)}
+func newHealth(s *topology.Servers, changed func()) *health {
+	h := &health{servers: s.All, config: s.Config, changed: changed, wake: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.awaited, h.endAwait = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
 	return h
 }
 
-// Watch begins to probe the servers in the background, until Close.
-func (h *Health) Watch(probe Probe) {
+// begin begins to probe the servers in the background, until end.
+func (h *health) begin(probe Probe) {
 	h.probe, h.began = probe, time.Now()
 	h.lastErr.Store(&errNotProbed)
-	h.lastErrors.Store(new(map[string]string))
+	h.found.Store(new(map[string]status))
 	h.done.Go(func() { h.run(h.ctx) })
 }
 
-// Ready returns nil from when a server has shown that it can count.
-func (h *Health) Ready() error {
-	if h.everUp.Load() {
-		return nil
-	}
-	return h.Answers()
-}
+// answers returns nil if a server could count when they were last probed.
+func (h *health) answers() error { return *h.lastErr.Load() }
 
-// Answers returns nil if a server could count when they were last probed.
-func (h *Health) Answers() error { return *h.lastErr.Load() }
-
-// Await waits until a server has shown that it can count, or Config.GiveUp is over.
-func (h *Health) Await(ctx context.Context) error {
-	if h.lastErrors.Load() == nil {
+// await waits until a server has shown that it can count, or Config.GiveUp is over.
+func (h *health) await(ctx context.Context) error {
+	if h.found.Load() == nil {
 		return nil
 	}
 	select {
 	case <-h.awaited.Done():
-		return h.Ready()
+		if h.everUp.Load() {
+			return nil
+		}
+		return h.answers()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
-func (h *Health) report(answered bool) {
+func (h *health) report(answered bool) {
 	if answered != h.unhealthy.Load() {
 		return
 	}
@@ -104,13 +99,13 @@ func (h *Health) report(answered bool) {
 	}
 }
 
-// Close ends the probes.
-func (h *Health) Close() {
+// end ends the probes.
+func (h *health) end() {
 	h.stop()
 	h.done.Wait()
 }
 
-func (h *Health) run(ctx context.Context) {
+func (h *health) run(ctx context.Context) {
 	for pause := h.config.ProbePause; ; {
 		found, err := h.probeAll(ctx)
 		if ctx.Err() != nil {
@@ -138,7 +133,7 @@ func (h *Health) run(ctx context.Context) {
 
 // wait waits for the next probe: while all servers can count, until a check gets no answer, or calmProbeGap; else for
 // about a pause, or until a check gets an answer. The last probe is when GiveUp is over.
-func (h *Health) wait(ctx context.Context, pause time.Duration) {
+func (h *health) wait(ctx context.Context, pause time.Duration) {
 	if !h.unhealthy.Load() {
 		pause = calmProbeGap
 	}
@@ -159,37 +154,25 @@ type probeResult struct {
 	err error
 }
 
-const (
-	errorAway  = "away" // of a server that does not answer
-	serverList = ""     // the name under which a missing list of servers is kept, as of a cluster that does not answer
-)
+// serverList is the name under which the status of the list of servers is kept, as of a cluster that does not answer.
+const serverList = ""
 
-// message returns what is wrong, without what differs each time, as ports do.
-func (f probeResult) message() string {
-	var reply goredis.Error
-	switch {
-	case f.err == nil:
-		return ""
-	case errors.As(f.err, &reply):
-		return reply.Error()
-	default:
-		return errorAway
-	}
+// status is what a probe has found of a server.
+type status struct {
+	state backend.ServerState
+	reply string // what a failing server answers: without what differs each time, as ports do
 }
 
-// stateOf returns the state of a server that had this trouble at its last probe.
-func stateOf(trouble string) backend.ServerState {
-	switch trouble {
-	case "":
-		return backend.ServerUp
-	case errorAway:
-		return backend.ServerAway
+func (f probeResult) status() status {
+	found := status{state: Classify(f.err, true).State}
+	if reply := goredis.Error(nil); found.state == backend.ServerFailing && errors.As(f.err, &reply) {
+		found.reply = reply.Error()
 	}
-	return backend.ServerFailing
+	return found
 }
 
 // probeAll probes all servers at once. Its error says that they cannot be listed.
-func (h *Health) probeAll(ctx context.Context) ([]probeResult, error) {
+func (h *health) probeAll(ctx context.Context) ([]probeResult, error) {
 	servers, err := h.servers(ctx)
 	if err != nil {
 		return nil, err
@@ -205,25 +188,29 @@ func (h *Health) probeAll(ctx context.Context) ([]probeResult, error) {
 }
 
 // note keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
-func (h *Health) note(found []probeResult, err error) (changed bool) {
+func (h *health) note(found []probeResult, err error) (changed bool) {
 	up, failed := 0, []error(nil)
-	known := *h.lastErrors.Load()
-	now := make(map[string]string, len(found)+1)
+	known := *h.found.Load()
+	now := make(map[string]status, len(found)+1)
 	if err != nil { // nothing new is known of any server
 		maps.Copy(now, known)
 	}
 	for _, f := range append(found, probeResult{Server: topology.Server{Name: serverList}, err: err}) {
-		now[f.Name] = f.message()
+		before, listed := known[f.Name]
+		if !listed {
+			before.state = backend.ServerUp
+		}
+		now[f.Name] = f.status()
 		failed = append(failed, f.err)
 		if f.err == nil && f.Name != serverList {
 			up++
 		}
-		if now[f.Name] != known[f.Name] {
+		if now[f.Name] != before {
 			changed = true
-			h.logChange(f, known[f.Name])
+			h.logChange(f, before.state)
 		}
 	}
-	h.lastErrors.Store(&now)
+	h.found.Store(&now)
 	every := errors.Join(failed...)
 	h.unhealthy.Store(every != nil)
 	if up > 0 {
@@ -233,22 +220,27 @@ func (h *Health) note(found []probeResult, err error) (changed bool) {
 	if up > 0 && !h.everUp.Swap(true) {
 		h.config.Log.Info("Redis is ready", "servers", up)
 	}
+	h.changed()
 	return changed
 }
 
 // logChange logs that a server, or their list, is lost or back: both at one level, so that a filter keeps both or none.
-func (h *Health) logChange(f probeResult, before string) {
-	now := f.message()
+func (h *health) logChange(f probeResult, before backend.ServerState) {
 	lost, back, log := "redis server cannot count", "redis server can count again", h.config.Log.With("server", f.Name)
-	switch trouble := cmp.Or(now, before); {
+	now := f.status().state
+	bad := now
+	if now == backend.ServerUp {
+		bad = before
+	}
+	switch {
 	case f.Name == serverList:
 		lost, back, log = "cannot list Redis servers", "can list Redis servers again", h.config.Log
-	case trouble == errorAway && f.LogsLoss:
+	case bad == backend.ServerAway && f.LogsLoss:
 		return
-	case trouble == errorAway:
+	case bad == backend.ServerAway:
 		lost, back = "redis server does not answer", "redis server answers again"
 	}
-	if now == "" {
+	if now == backend.ServerUp {
 		log.Warn(back)
 	} else {
 		log.Warn(lost, "error", f.err)

@@ -31,7 +31,7 @@ func (l *listed) servers(context.Context) (all []topology.Server, err error) {
 }
 
 // watched watches servers by a probe of the test's, in its bubble of time.
-func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*Health, *process.Output) {
+func watched(t *testing.T, on *listed, c topology.Config, probe func(name string) error) (*health, *process.Output) {
 	t.Helper()
 	log := new(process.Output)
 	c.Log, c.URL = slog.New(slog.NewTextHandler(log, nil)), "127.0.0.1:1"
@@ -39,10 +39,10 @@ func watched(t *testing.T, on *listed, c topology.Config, probe func(name string
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHealth(servers)
+	h := newHealth(servers, func() {})
 	h.servers = on.servers
-	h.Watch(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
-	t.Cleanup(h.Close)
+	h.begin(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
+	t.Cleanup(h.end)
 	return h, log
 }
 
@@ -73,7 +73,7 @@ func TestAwaitGivesUpAtItsDeadline(t *testing.T) {
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				if err := h.Await(ctx); !errors.Is(err, c.want) || time.Since(began) != c.after {
+				if err := h.await(ctx); !errors.Is(err, c.want) || time.Since(began) != c.after {
 					t.Errorf("Await gave %v after %v, want %v after %v", err, time.Since(began), c.want, c.after)
 				}
 			})
@@ -107,9 +107,9 @@ func TestLostServerListIsLoggedOnce(t *testing.T) {
 		phase(func() {})
 		phase(func() { broken = true })
 		phase(func() { on.err = errors.New("nobody knows") })
-		if err := h.Answers(); err == nil || h.Ready() != nil {
-			t.Errorf("without a list Answers gave %v and Ready %v, want an error and, as a server has counted before, none",
-				err, h.Ready())
+		if err := h.answers(); err == nil || h.await(t.Context()) != nil {
+			t.Errorf("without a list the servers answer: %v, and were awaited: %v; want an error and, as one has counted before, none",
+				err, h.await(t.Context()))
 		}
 		phase(func() { on.err = nil })
 		phase(func() { on.names = on.names[:1] })
@@ -123,8 +123,8 @@ func TestLostServerListIsLoggedOnce(t *testing.T) {
 				t.Errorf("%s was logged %d times, want once:\n%s", line, n, log)
 			}
 		}
-		if err := h.Answers(); err != nil {
-			t.Errorf("one server counts, and Answers gives %v", err)
+		if err := h.answers(); err != nil {
+			t.Errorf("one server counts, and answers gives %v", err)
 		}
 	})
 }

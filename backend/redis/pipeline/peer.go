@@ -45,7 +45,7 @@ func (p engineCodec) Encode(text []byte, c *backend.Check, r *Request) ([]byte, 
 	text = p.codec.Encode(text, c, r)
 	one, err := p.owner(r.State.Key)
 	if err != nil {
-		p.report(false)
+		p.health.report(false)
 		return text, nil, err
 	}
 	return text, one.server.Queues[0], nil
@@ -97,7 +97,7 @@ func (p *peer) Changed(before, after outbound.State, _ error) {
 		p.pipeline.servers.AddLoss()
 	}
 	if after == outbound.Open {
-		p.pipeline.report(false)
+		p.pipeline.health.report(false)
 	}
 }
 

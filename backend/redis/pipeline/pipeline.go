@@ -5,7 +5,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -36,7 +35,7 @@ type Pipeline struct {
 	peers    sync.Map   // of *goredis.Client: *peer
 	peersMu  sync.Mutex // held to add and remove them
 	stopping chan struct{}
-	*Health
+	health   *health
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
@@ -56,12 +55,16 @@ var ErrUnavailable = errors.New("redis is unavailable")
 // New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
 // The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone. The trace may be nil.
 func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter, trace outbound.Trace) *Pipeline {
-	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, Health: newHealth(servers),
-		stopping: make(chan struct{})}
+	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, stopping: make(chan struct{})}
 	p.engine = outbound.New(outbound.Config{
 		ErrUnavailable: ErrUnavailable, Timeout: servers.Config.Timeout, Pace: pace, Trace: trace}, engineCodec{p})
+	p.health = newHealth(servers, p.engine.Tell)
+	servers.OnNodeChange(p.engine.Tell)
 	return p
 }
+
+// Watch begins to probe the servers in the background, until Close.
+func (p *Pipeline) Watch(probe Probe) { p.health.begin(probe) }
 
 // Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
 // run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
@@ -84,7 +87,7 @@ func (p *Pipeline) Close() error {
 		one.(*peer).server.Close(backend.ErrClosed)
 	}
 	p.engine.Wait()
-	p.Health.Close()
+	p.health.end()
 	return p.servers.Close()
 }
 
@@ -124,6 +127,7 @@ func (p *Pipeline) retire(now time.Time) {
 		one := one.(*peer)
 		if one.server.Retire(now, func() bool { return topology.Left(one.client) }) {
 			p.peers.Delete(client)
+			p.engine.Tell()
 			if one.meter != nil {
 				one.meter.Gone()
 			}
@@ -184,20 +188,31 @@ func (p *Pipeline) Stats() Stats {
 	return stats
 }
 
+// Answers is that of [backend.Health].
+func (p *Pipeline) Answers() error { return p.health.answers() }
+
+// Await waits until a server has shown that it can count, or topology.Config.GiveUp is over.
+func (p *Pipeline) Await(ctx context.Context) error { return p.health.await(ctx) }
+
+// Notify is that of [backend.Health].
+func (p *Pipeline) Notify(c chan<- struct{}) { p.engine.Notify(c) }
+
 // Servers returns the state of each server by its name, as the last probe found it, with what checks have shown since;
 // before it has found any, one that is away. But for a node of a ring, the loss of a server that gets no checks may go
 // unnoticed for ten minutes.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	found := p.lastErrors.Load()
+	found := p.health.found.Load()
 	if found == nil {
 		return known
 	}
-	for name, trouble := range *found {
-		if name != serverList {
-			known[name] = stateOf(cmp.Or((*found)[serverList], trouble))
+	list := (*found)[serverList].state
+	for name, s := range *found {
+		if known[name] = s.state; list != backend.ServerUp {
+			known[name] = list
 		}
 	}
+	delete(known, serverList)
 	for _, one := range p.peers.Range {
 		server := one.(*peer).stats()
 		_, listed := known[server.Name]

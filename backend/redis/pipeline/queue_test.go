@@ -125,29 +125,6 @@ func TestRetryDropsChecksWithoutCallers(t *testing.T) {
 	}
 }
 
-// Every other check is of one key: each must see those before it, whatever keys of their own are between them.
-func TestChecksOfOneCallStayInOrder(t *testing.T) {
-	t.Parallel()
-	p := testPipeline(t, redistest.Single(t).Addr, ample)
-	keys := slices.Repeat([]string{"again"}, backend.MaxChecks)
-	for i := 0; i < len(keys); i += 2 {
-		keys[i] = fmt.Sprint(i)
-	}
-	out := make([]backend.Decision, len(keys))
-	if err := p.Decide(t.Context(), redistest.Hits(keys...), out); err != nil {
-		t.Fatal(err)
-	}
-	for i := range out {
-		want := uint64(0)
-		if i%2 == 1 {
-			want = uint64(i / 2)
-		}
-		if out[i].Before != want {
-			t.Errorf("check %d, of key %s, met %d hits, want %d: a key is charged in order", i, keys[i], out[i].Before, want)
-		}
-	}
-}
-
 func TestQueuesOfRemovedServersAreDeleted(t *testing.T) {
 	t.Parallel()
 	p := testPipeline(t, redistest.NewStub(t, redistest.Answers(nil)).Addr, ample)

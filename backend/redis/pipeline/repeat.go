@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -108,13 +106,7 @@ func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Requ
 	t.failed = t.commands[at].Name()
 	r.State.err = t.commands[at].Err()
 	r.State.class = Classify(r.State.err, true)
-	var reply goredis.Error
-	switch {
-	case errors.As(r.State.err, &reply):
-		if strings.Contains(reply.Error(), "-READONLY ") { // as a script hands it on before Redis 7
-			r.State.class.kind = classReadOnly
-		}
-	case t.lost+1 < maxLostReplies: // unlike a check it may run twice
+	if !topology.IsReply(r.State.err) && t.lost+1 < maxLostReplies { // unlike a check it may run twice
 		t.lost++
 		r.State.class.kind = classRetryable
 	}

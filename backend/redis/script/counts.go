@@ -39,7 +39,7 @@ func buckets(fields map[string]string, l *descriptors.Limit, now window.Instant)
 	count := func(number int64, hits uint64) {
 		for i, width := range levels {
 			begin := number*finest - number*finest%width.Microseconds()
-			out[i] = addBucket(out[i], backend.Bucket{Begin: time.UnixMicro(begin).UTC(), Width: width, Hits: hits})
+			out[i] = backend.AddBucket(out[i], backend.Bucket{Begin: time.UnixMicro(begin).UTC(), Width: width, Hits: hits})
 		}
 	}
 	left := now
@@ -88,15 +88,6 @@ func countChunks(fields map[string]string, l *descriptors.Limit, oldest, newest 
 		}
 		chunks = below
 	}
-}
-
-// addBucket lists a bucket, or adds its hits to the last one if that begins at the same moment.
-func addBucket(list []backend.Bucket, b backend.Bucket) []backend.Bucket {
-	if last := len(list) - 1; last >= 0 && list[last].Begin.Equal(b.Begin) {
-		list[last].Hits += b.Hits
-		return list
-	}
-	return append(list, b)
 }
 
 func number56(s string) int64 { return littleEndian(s[:7]) }

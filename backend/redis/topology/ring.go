@@ -36,6 +36,7 @@ type ring struct {
 	nodes   []*node
 	retired []*node                 // have left, and may still answer what was sent
 	placed  atomic.Pointer[[]*node] // the nodes that keys are placed on
+	changed []func()                // are called when others are
 }
 
 // node is a server of a ring.
@@ -121,6 +122,9 @@ func (r *ring) placeKeys() {
 		}
 	}
 	r.placed.Store(&nodes)
+	for _, f := range r.changed {
+		f()
+	}
 }
 
 var errNoNode = fmt.Errorf("%w: no node of the ring answers", ErrNoOwner)

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/weirproxy/weir/backend/throttle"
 )
 
 // maxSentinels is how many others sentinels may name since the start: go-redis dials all at once, and forgets none.
@@ -29,7 +31,7 @@ var errSentinel = errors.New("the sentinel's reply cannot be used")
 // sentinels checks the replies of sentinels before go-redis reads them: some would end the process.
 type sentinels struct {
 	log    *slog.Logger
-	warned sync.Map // address and trouble
+	warned throttle.Lines // of addresses and troubles
 
 	mu    sync.Mutex
 	named map[string]bool // ip and port of sentinels
@@ -202,7 +204,7 @@ func (s *sentinels) noteNamed(words []string) bool {
 
 // warn logs once what is wrong with a sentinel.
 func (s *sentinels) warn(addr, trouble, effect string) {
-	if _, again := s.warned.LoadOrStore(addr+trouble, true); !again {
+	if s.warned.Due(addr+trouble, "", 0) {
 		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
 			"remedy", "see what listens at that address; name working sentinels only in the URL")
 	}

@@ -119,6 +119,15 @@ func (s *Servers) Join(list string) ([]string, error) {
 	return s.ring.join(list)
 }
 
+// OnNodeChange has f called when a node of a ring is lost, is back, or has come or left. f must not wait.
+func (s *Servers) OnNodeChange(f func()) {
+	if s.ring != nil {
+		s.ring.mu.Lock()
+		defer s.ring.mu.Unlock()
+		s.ring.changed = append(s.ring.changed, f)
+	}
+}
+
 // NodeLost reports whether a ring has a node of that name that counts as lost.
 func (s *Servers) NodeLost(name string) bool {
 	if s.ring == nil {

@@ -16,7 +16,7 @@ import (
 
 const patientMemcached = "MEMCACHE_TIMEOUT=60s"
 
-// Two weirs count in one memcached: three an hour of each user between them. It is frozen, killed and started again.
+// Two weirs count in one memcached: three an hour of each user between them. It is killed and started again.
 func TestTwoWeirsCountInOneMemcached(t *testing.T) {
 	t.Parallel()
 	server := memcachedtest.Start(t)

@@ -26,9 +26,9 @@ const (
 	heartbeatTimeout = time.Second
 )
 
-// heartbeat tells Redis that this process lives, counts the others, and compares the library. Heartbeats are fields of
+// presence tells Redis that this process lives, counts the others, and compares the library. Heartbeats are fields of
 // one hash: a random name, and the server's time of the last one, in Unix milliseconds. Before begin none is known.
-type heartbeat struct {
+type presence struct {
 	store  *Store
 	name   string
 	sent   bool                 // this one has sent some; the goroutine's own, as those that follow
@@ -44,26 +44,26 @@ type heartbeat struct {
 // replicasKey is where the heartbeats are.
 var replicasKey = script.KeyOf("live", "replicas")
 
-func newHeartbeat(s *Store) *heartbeat {
-	return &heartbeat{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
+func newPresence(s *Store) *presence {
+	return &presence{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
 }
 
-func (h *heartbeat) begin() {
+func (p *presence) begin() {
 	ctx, stop := context.WithCancel(context.Background())
-	h.stop = stop
-	h.done.Go(func() {
+	p.stop = stop
+	p.done.Go(func() {
 		for sent := 0; ctx.Err() == nil; {
 			wait := time.Second
-			if n, err := h.beat(ctx); err == nil {
-				h.noteAlive(n, time.Now())
+			if n, err := p.beat(ctx); err == nil {
+				p.noteAlive(n, time.Now())
 				if sent++; sent >= quickHeartbeats { // others may start at the same time
 					wait = heartbeatPause - mathrand.N(heartbeatPause/5)
 				}
 			} else {
-				h.since = time.Time{}
+				p.since = time.Time{}
 				wait += mathrand.N(time.Second)
 			}
-			h.done.Go(func() { h.store.CompareLibraries(ctx, time.Now(), h.store.logCallMode) })
+			p.done.Go(func() { p.store.CompareLibraries(ctx, time.Now(), p.store.logCallMode) })
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():
@@ -74,21 +74,21 @@ func (h *heartbeat) begin() {
 
 // noteAlive notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
 // heartbeatPause: others may have started at the same time, or could not reach the server either.
-func (h *heartbeat) noteAlive(alive int, now time.Time) {
-	if h.since.IsZero() {
-		h.since = now
+func (p *presence) noteAlive(alive int, now time.Time) {
+	if p.since.IsZero() {
+		p.since = now
 	}
-	if now.Sub(h.since) < heartbeatPause {
-		alive = max(alive, int(h.alive.Load()))
+	if now.Sub(p.since) < heartbeatPause {
+		alive = max(alive, int(p.alive.Load()))
 	} else {
-		h.all.Store(true)
+		p.all.Store(true)
 	}
-	h.alive.Store(int64(alive))
+	p.alive.Store(int64(alive))
 }
 
 // beat sends a heartbeat, by commands that counting needs too, returns how many processes live, and removes old fields.
-func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
-	if h.store.Away(replicasKey) {
+func (p *presence) beat(ctx context.Context) (alive int, err error) {
+	if p.store.Away(replicasKey) {
 		return 0, ErrUnavailable
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
@@ -96,14 +96,14 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 	now := goredis.NewTimeCmd(ctx, "time")
 	// This reads up to thousands of fields, by a right that counting needs, too.
 	hash := goredis.NewScanCmd(ctx, nil, "hscan", replicasKey, 0, "count", 10_000)
-	if err := h.store.Ask(ctx, replicasKey, now, hash); err != nil {
+	if err := p.store.Ask(ctx, replicasKey, now, hash); err != nil {
 		return 0, err
 	}
 	fields, _ := hash.Val()
 	kept, gone := false, []any{"hdel", replicasKey}
 	for i := 1; i < len(fields); i += 2 { // a name, and its last heartbeat
 		name := fields[i-1]
-		if name == h.name {
+		if name == p.name {
 			kept = true
 			continue
 		}
@@ -112,42 +112,42 @@ func (h *heartbeat) beat(ctx context.Context) (alive int, err error) {
 		switch {
 		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
 			gone = append(gone, name)
-			delete(h.seen, name)
+			delete(p.seen, name)
 		case age > heartbeatLife: // the field stays until all others have read it
-			delete(h.seen, name)
+			delete(p.seen, name)
 		default:
-			h.seen[name] = time.Now()
+			p.seen[name] = time.Now()
 		}
 	}
 	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
-	if !kept && h.sent && h.store.servers.Losses() == h.losses {
-		h.store.servers.AddLoss()
+	if !kept && p.sent && p.store.servers.Losses() == p.losses {
+		p.store.servers.AddLoss()
 	}
-	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, h.name, now.Val().UnixMilli()),
+	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, p.name, now.Val().UnixMilli()),
 		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * heartbeatLife).Milliseconds())}
 	if len(gone) > 2 {
 		commands = append(commands, goredis.NewIntCmd(ctx, gone...))
 	}
-	if err := h.store.Ask(ctx, replicasKey, commands...); err != nil {
+	if err := p.store.Ask(ctx, replicasKey, commands...); err != nil {
 		return 0, err
 	}
-	h.sent, h.losses = true, h.store.servers.Losses()
-	return 1 + h.others(time.Now()), nil
+	p.sent, p.losses = true, p.store.servers.Losses()
+	return 1 + p.others(time.Now()), nil
 }
 
 // others returns how many others live. One without a field may live: its server may have restarted empty.
-func (h *heartbeat) others(now time.Time) int {
-	maps.DeleteFunc(h.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
-	return len(h.seen)
+func (p *presence) others(now time.Time) int {
+	maps.DeleteFunc(p.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
+	return len(p.seen)
 }
 
 // end ends the heartbeats. For the others this process lives until its last one has grown old.
-func (h *heartbeat) end() {
-	h.stop()
-	h.done.Wait()
+func (p *presence) end() {
+	p.stop()
+	p.done.Wait()
 }
 
 // Replicas is that of [backend.Replicas]. While Redis is away the number stays.
-func (h *heartbeat) Replicas() (alive int, all bool) {
-	return int(h.alive.Load()), h.all.Load()
+func (s *Store) Replicas() (alive int, all bool) {
+	return int(s.presence.alive.Load()), s.presence.all.Load()
 }

@@ -1,0 +1,19 @@
+package backend
+
+import "context"
+
+// Store decides checks, and shows operators the counters of a key.
+type Store interface {
+	Counter
+	Inspector
+}
+
+// Shared is a store on servers, which replicas share.
+type Shared interface {
+	Store
+	Health
+	Replicas
+	// Await waits until a server has shown that it can count. Its error is ctx's, or what was missing when the store gave
+	// up.
+	Await(ctx context.Context) error
+}
