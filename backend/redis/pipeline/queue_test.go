@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
@@ -120,6 +121,26 @@ func TestRetryDropsChecksWithoutCallers(t *testing.T) {
 			if p.Stats().Dropped != 1 {
 				t.Errorf("%d checks were dropped, want one", p.Stats().Dropped)
 			}
+		})
+	}
+}
+
+func TestQueuesOfRemovedServersAreDeleted(t *testing.T) {
+	t.Parallel()
+	p := testPipeline(t, redistest.NewStub(t, redistest.Answers(nil)).Addr, ample)
+	queues := func(after time.Duration) int {
+		p.retire(time.Now().Add(after))
+		return len(p.Stats().Servers)
+	}
+	for range 2 {
+		if err := decide(p, ample, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if got := queues(time.Minute / 2); got != 1 {
+			t.Fatalf("%d queues half a minute after the last check, want 1", got)
+		}
+		redistest.Until(t, "a queue is forgotten a minute after its last check", func() bool {
+			return queues(time.Minute+ample) == 0
 		})
 	}
 }
