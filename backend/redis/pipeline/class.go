@@ -66,11 +66,10 @@ func Classify(err error, written bool) (c Class) {
 	}
 	var reply goredis.Error
 	isReply := errors.As(err, &reply)
+	c = Class{Reason: backend.Late, State: backend.ServerAway}
 	if isReply {
 		c = classifyText(reply.Error())
 		c.Reason, c.State = backend.Refused, backend.ServerFailing
-	} else {
-		c.Reason, c.State = backend.Late, backend.ServerAway
 	}
 	if topology.NoPrimary(err) || errors.Is(err, topology.ErrNoOwner) {
 		c.Reason = backend.Down

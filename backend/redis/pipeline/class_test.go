@@ -2,13 +2,16 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
 func TestRetryNeedsProofOfNoExecution(t *testing.T) {
@@ -48,6 +51,26 @@ func TestRetryNeedsProofOfNoExecution(t *testing.T) {
 		}
 		if got := Classify(err, false); got.kind != classRetryable {
 			t.Errorf("%v before the command was written has the class %+v; it cannot have run", err, got)
+		}
+	}
+}
+
+func TestClassTellsStateAndReason(t *testing.T) {
+	for _, test := range []struct {
+		err    error
+		state  backend.ServerState
+		reason backend.Reason
+	}{
+		{nil, backend.ServerUp, 0},
+		{io.EOF, backend.ServerAway, backend.Late},
+		{fmt.Errorf("redis:1: PING: %w", io.EOF), backend.ServerAway, backend.Late},
+		{fmt.Errorf("redis:1: HSET: %w", ReplyError("OOM command not allowed")), backend.ServerFailing, backend.Refused},
+		{ReplyError("away"), backend.ServerFailing, backend.Refused},
+		{goredis.Nil, backend.ServerFailing, backend.Down}, // of sentinels that know no primary
+		{topology.ErrUnknownCluster, backend.ServerAway, backend.Down},
+	} {
+		if c := Classify(test.err, true); c.State != test.state || c.Reason != test.reason {
+			t.Errorf("%v is of a server that is %v, for the reason %v; want %v, %v", test.err, c.State, c.Reason, test.state, test.reason)
 		}
 	}
 }

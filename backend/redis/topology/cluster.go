@@ -154,9 +154,9 @@ func (c *cluster) refresh() {
 	})
 }
 
-// ClientAt returns the client of a node, known to the map or not. A node that does not know its address names its port
-// alone.
-func (c *cluster) ClientAt(from *goredis.Client, addr string) (*goredis.Client, error) {
+// clientAt returns the client of a node, known to the map or not, as the reply of the node behind from names it. One that
+// does not know its address names its port alone.
+func (c *cluster) clientAt(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, fmt.Errorf("a node of the cluster names another one %q, which is not an address: %w", addr, err)
@@ -183,7 +183,8 @@ func (c *cluster) ClientAt(from *goredis.Client, addr string) (*goredis.Client, 
 	return node, nil
 }
 
-func (c *cluster) Reload() { c.client.ReloadState(context.Background()) }
+// reload reads the map of slots in the background, at most five times a second.
+func (c *cluster) reload() { c.client.ReloadState(context.Background()) }
 
 func (c *cluster) describe(name string, client *goredis.Client) Server {
 	return Server{Name: name, Client: client, login: c.login.forTarget(c.template)}

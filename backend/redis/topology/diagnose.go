@@ -53,7 +53,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 		hint = "; the credentials are missing or wrong"
 	case strings.EqualFold(command, "ping") && isClosed(err):
 		hint = "; if it takes TLS, write rediss://"
-	case misplaced && s.redirects == nil && !errors.Is(err, errMisrouted):
+	case misplaced && s.cluster == nil && !errors.Is(err, errMisrouted):
 		hint = "; it is part of a cluster: " + setCluster
 	case goredis.IsReadOnlyError(err):
 		hint = "; it is a replica: name the primary, or use sentinels"
@@ -81,7 +81,7 @@ func (s *Servers) aclLine(from Server) string {
 		}
 	}
 	line := "ACL SETUSER " + user + " " + s.rights
-	if s.redirects != nil {
+	if s.cluster != nil {
 		line += " +cluster|slots +asking"
 	}
 	return line
@@ -105,8 +105,8 @@ func (s *Servers) describe(client *goredis.Client) Server {
 // All lists every server that should answer: the primaries of a cluster, which is asked; the one that sentinels name.
 func (s *Servers) All(ctx context.Context) ([]Server, error) {
 	list, err := s.topology.Servers(ctx)
-	if c, ok := s.topology.(*cluster); ok && err != nil {
-		return nil, s.Diagnose(c.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)
+	if s.cluster != nil && err != nil {
+		return nil, s.Diagnose(s.cluster.describe("a node of the cluster", nil), "CLUSTER SLOTS", err)
 	}
 	return list, err
 }

@@ -27,7 +27,7 @@ func TestGoRedisRepeatsNothingOnAnyTopology(t *testing.T) {
 		var err error
 		if cl, ok := on.(*cluster); ok {
 			_, _ = cl.client.MasterForKey(context.Background(), "") // it makes the node's client, and finds nobody
-			client, err = cl.ClientAt(nil, "127.0.0.1:1")
+			client, err = cl.clientAt(nil, "127.0.0.1:1")
 			if len(cl.unmapped) != 0 {
 				t.Error("go-redis has made no client for the node")
 			}

@@ -14,12 +14,12 @@ import (
 type Servers struct {
 	Config Config // with its defaults; it stays as it is
 
-	topology  Topology
-	redirects Redirecting // nil where servers do not name each other
-	ring      *ring       // nil where there is none
-	rights    string
-	losses    *atomic.Uint64
-	borrowed  bool // another one closes them
+	topology Topology
+	cluster  *cluster // nil where there is none
+	ring     *ring    // likewise
+	rights   string
+	losses   *atomic.Uint64
+	borrowed bool // another one closes them
 }
 
 // Connect checks a configuration and makes its servers. It contacts none of them. Errors name the rights that the caller
@@ -39,7 +39,7 @@ func Connect(c Config, rights string) (*Servers, error) {
 
 func newServers(t Topology, c Config, rights string, losses *atomic.Uint64) *Servers {
 	s := &Servers{topology: t, Config: c, rights: rights, losses: losses}
-	s.redirects, _ = t.(Redirecting)
+	s.cluster, _ = t.(*cluster)
 	s.ring, _ = t.(*ring)
 	return s
 }
@@ -73,10 +73,10 @@ func (s *Servers) AddLoss() {
 	s.Reload()
 }
 
-// Reload is that of [Redirecting], if the servers are one.
+// Reload reads a cluster's map of slots in the background, at most five times a second.
 func (s *Servers) Reload() {
-	if s.redirects != nil {
-		s.redirects.Reload()
+	if s.cluster != nil {
+		s.cluster.reload()
 	}
 }
 
@@ -84,7 +84,7 @@ func (s *Servers) Reload() {
 func (s *Servers) Losses() uint64 { return s.losses.Load() }
 
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
-func (s *Servers) Redirects() bool { return s.redirects != nil }
+func (s *Servers) Redirects() bool { return s.cluster != nil }
 
 // setCluster is what mends a server that was taken for a single one.
 const setCluster = "set the type to cluster"
@@ -93,13 +93,13 @@ var errMisrouted = errors.New("the server is part of a cluster and another one o
 
 // Redirected returns the client of the server at addr, to which the server behind from redirects, for good or for once.
 func (s *Servers) Redirected(from *goredis.Client, addr string, forGood bool) (*goredis.Client, error) {
-	if s.redirects == nil {
+	if s.cluster == nil {
 		return nil, fmt.Errorf("%w: %s", errMisrouted, setCluster)
 	}
 	if forGood {
-		s.redirects.Reload()
+		s.cluster.reload()
 	}
-	return s.redirects.ClientAt(from, addr)
+	return s.cluster.clientAt(from, addr)
 }
 
 // Nodes returns the names of a ring's nodes, in order; nil where there is no ring.

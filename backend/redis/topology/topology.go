@@ -26,15 +26,6 @@ type Topology interface {
 // ErrNoOwner is the error of Owner when no server is known to own the key.
 var ErrNoOwner = errors.New("no server owns the key")
 
-// Redirecting is a topology whose servers answer MOVED and ASK: a cluster.
-type Redirecting interface {
-	// ClientAt returns the client of the server at addr, as the reply of the server behind from names it.
-	ClientAt(from *goredis.Client, addr string) (*goredis.Client, error)
-
-	// Reload reads the map of slots in the background, at most five times a second.
-	Reload()
-}
-
 // Server is one server of a topology.
 type Server struct {
 	Name   string // for people

@@ -159,12 +159,12 @@ func TestClusterFailoverIsFollowed(t *testing.T) {
 	if !ok {
 		t.Fatalf("after a failover the old primary says %v, want MOVED", moved)
 	}
-	redirects := on.(Redirecting)
-	node, err := redirects.ClientAt(old, addr)
+	redirects := on.(*cluster)
+	node, err := redirects.clientAt(old, addr)
 	if err != nil || node.Options().Addr != to.Addr {
 		t.Fatalf("MOVED to %s leads to %v, %v; want %s", addr, node, err, to.Addr)
 	}
-	redirects.Reload()
+	redirects.reload()
 	process.Eventually(t, "the new map of slots is used", func() error {
 		now, err := on.Owner(key)
 		if err == nil && now.Options().Addr != to.Addr {
@@ -173,7 +173,7 @@ func TestClusterFailoverIsFollowed(t *testing.T) {
 		return err
 	})
 	if now, _ := on.Owner(key); now != nil {
-		if again, err := redirects.ClientAt(old, addr); err != nil || again != now {
+		if again, err := redirects.clientAt(old, addr); err != nil || again != now {
 			t.Errorf("redirects lead to client %v, %v; want the one that owns the key, so that it has one queue", again, err)
 		}
 	}
@@ -186,31 +186,31 @@ func TestClusterReachesUnmappedNodes(t *testing.T) {
 	t.Parallel()
 	stranger := redistest.Single(t)
 	on, _ := openTopology(t, Config{Type: Cluster, URL: "127.0.0.1:1"})
-	redirects := on.(Redirecting)
+	redirects := on.(*cluster)
 	_, port, _ := net.SplitHostPort(stranger.Addr)
 	from := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
 	defer from.Close()
-	named, err := redirects.ClientAt(from, stranger.Addr)
+	named, err := redirects.clientAt(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := named.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node that has no slots yet: %v", err)
 	}
-	if again, err := redirects.ClientAt(from, ":"+port); err != nil || again != named {
+	if again, err := redirects.clientAt(from, ":"+port); err != nil || again != named {
 		t.Errorf("a node that does not know its address gives client %v, %v; want that of %s", again, err, stranger.Addr)
 	}
 	if err := named.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := redirects.ClientAt(from, stranger.Addr)
+	fresh, err := redirects.clientAt(from, stranger.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := fresh.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("a node whose client go-redis closed when it left for a minute: %v", err)
 	}
-	if _, err := redirects.ClientAt(from, "nowhere"); err == nil {
+	if _, err := redirects.clientAt(from, "nowhere"); err == nil {
 		t.Error("nowhere is taken for an address")
 	}
 }
