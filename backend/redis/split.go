@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -37,15 +36,15 @@ func PerSecond(main, perSecond Counters) *Split {
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
 // others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
-func OpenRatelimit(c Config, keys incr.Keys) (*Split, error) {
-	servers, err := topology.Connect(c.Redis, plainRights)
+func OpenRatelimit(c Config, keys ratelimit.Keys) (*Split, error) {
+	servers, err := topology.Connect(c.Redis, ratelimitRights)
 	if err != nil {
 		return nil, err
 	}
 	log := servers.Config.Log.With(slog.String("keys", descriptors.KeysOfWeir.String()))
 	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
 	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
-	first, second := newPlain(servers, c, keys), newScripted(beside, c, c.newScript())
+	first, second := newRatelimit(servers, c, keys), newScripted(beside, c, c.newScript())
 	isSecond := func(key []byte, _ []descriptors.Limit) bool {
 		_, plain := descriptors.RatelimitKey(key)
 		return !plain
@@ -64,13 +63,13 @@ func (s *Split) startedSecond() Counters {
 
 // Decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
 func (s *Split) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	if err := ratelimit.Validate(checks); err != nil {
+		return err
+	}
 	secondCount := 0
 	for i := range checks {
 		if s.isSecond(checks[i].Key, checks[i].Limits) {
 			secondCount++
-		} else if s.scripted != nil && !incr.Countable(&checks[i]) {
-			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
-				checks[i].Limits)
 		}
 	}
 	switch {
