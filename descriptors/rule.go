@@ -135,6 +135,25 @@ func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 	return dst
 }
 
+// MaxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of the
+// history.
+const MaxValue = 256
+
+// AppendCountedValue appends what AppendValue does, nothing if that is longer than MaxValue.
+func (r *Rule) AppendCountedValue(dst []byte, d Descriptor) []byte {
+	length := 0
+	for _, entry := range r.Values {
+		length += len(d[entry].Key) + len(d[entry].Value) + len("=,")
+	}
+	if length-1 > MaxValue {
+		return dst
+	}
+	if text := r.AppendValue(dst, d); len(text)-len(dst) <= MaxValue {
+		return text
+	}
+	return dst
+}
+
 // appendPercentEscaped appends a text with what separates, and what would break a line, percent-escaped.
 func appendPercentEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"

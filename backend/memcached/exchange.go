@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/ratelimit"
 )
 
 const (
@@ -29,12 +29,12 @@ type request = outbound.Request[check]
 
 // check is the state of a request.
 type check struct {
-	backend.Check             // with a copy of its limits, and without its key
-	name          []byte      // of the key in memcached
-	plain         bool        // the key is envoyproxy/ratelimit's, a number
-	window        incr.Window // of a plain one
-	missing       bool        // a number was not there
-	tries         int         // exchanges that it took part in
+	backend.Check                  // with a copy of its limits, and without its key
+	name          []byte           // of the key in memcached
+	plain         bool             // the key is envoyproxy/ratelimit's, a number
+	window        ratelimit.Window // of a plain one
+	missing       bool             // a number was not there
+	tries         int              // exchanges that it took part in
 	decision      backend.Decision
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -49,8 +49,8 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		return nil, err
 	}
 	if stem, plain := descriptors.RatelimitKey(key); plain {
-		return s.config.Keys.Counts(limits, s.config.now, func(w incr.Window) (n int64, err error) {
-			_, at := servers.placePlain(nil, stem, w)
+		return s.config.Keys.Counts(limits, s.config.now, func(w ratelimit.Window) (n int64, err error) {
+			_, at := servers.placeRatelimit(nil, stem, w)
 			err = s.readAt(ctx, at, func(data []byte) (unread error) {
 				n, unread = parseCount(data)
 				return unread
@@ -77,8 +77,8 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 		_, at := servers.placeOwn(nil, key, "")
 		return s.remove(ctx, at)
 	}
-	for _, begin := range incr.Begins(s.config.now()) {
-		_, at := servers.placePlain(nil, stem, incr.Window{Begin: begin})
+	for _, w := range ratelimit.Windows(s.config.now()) {
+		_, at := servers.placeRatelimit(nil, stem, w)
 		if err := s.remove(ctx, at); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/memcachedtest"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/descriptors"
 )
 
@@ -98,7 +98,7 @@ func TestCountsAreSharedWithRatelimit(t *testing.T) {
 				servers, addrs = append(servers, one), append(addrs, one.Addr)
 			}
 			now := time.Unix(1_795_000_000, 0)
-			s := opened(t, Config{Servers: addrs, Keys: incr.Keys{Jitter: 300}, now: func() time.Time { return now }})
+			s := opened(t, Config{Servers: addrs, Keys: ratelimit.Keys{Jitter: 300}, now: func() time.Time { return now }})
 			l := limitOf(t, 10, descriptors.Hour, descriptors.FixedWindow)
 			for i := range 20 {
 				stem := fmt.Sprintf("domain_user_%d_", i)

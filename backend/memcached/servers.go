@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 )
 
 // firstLookupPause and longestLookupPause bound the pauses between lookups of a record that names no servers.
@@ -53,9 +53,9 @@ func (l serverList) placeOwn(text, key []byte, suffix string) ([]byte, place) {
 	return text, place{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
 }
 
-// placePlain places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
+// placeRatelimit places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
 // take, for which that program limits nothing, is replaced and placed as one of weir's own.
-func (l serverList) placePlain(text, stem []byte, w incr.Window) ([]byte, place) {
+func (l serverList) placeRatelimit(text, stem []byte, w ratelimit.Window) ([]byte, place) {
 	from := len(text)
 	text = w.AppendKey(text, stem)
 	name := text[from:len(text):len(text)]

@@ -10,15 +10,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/throttle"
 	"github.com/weirproxy/weir/descriptors"
 )
@@ -38,7 +37,7 @@ type Config struct {
 	// Timeout bounds a check whose caller has a later deadline or none.
 	Timeout time.Duration
 	TLS     func() *tls.Config // of each connection; nil for none
-	Keys    incr.Keys
+	Keys    ratelimit.Keys
 	Trace   outbound.Trace // nil for none
 	Log     *slog.Logger   // nil is slog.Default()
 
@@ -129,7 +128,7 @@ func (s *Store) Stats() Stats {
 // Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline,
 // and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	if err := valid(checks); err != nil {
+	if err := ratelimit.Validate(checks); err != nil {
 		return err
 	}
 	return s.engine.Decide(ctx, checks, out)
@@ -147,7 +146,7 @@ func (s *Store) Encode(text []byte, c *backend.Check, r *request) ([]byte, *outb
 	var at place
 	if stem, plain := descriptors.RatelimitKey(c.Key); plain {
 		r.State.plain, r.State.window = true, s.config.Keys.Window(&limits[0], s.config.now())
-		text, at = servers.placePlain(text, stem, r.State.window)
+		text, at = servers.placeRatelimit(text, stem, r.State.window)
 	} else {
 		text, at = servers.placeOwn(text, c.Key, "")
 	}
@@ -171,13 +170,3 @@ func (s *Store) Reopen(closed *outbound.Queue[check]) (*outbound.Queue[check], e
 
 // ReasonOf returns that of an answer that did not come.
 func (s *Store) ReasonOf(error) backend.Reason { return backend.Late }
-
-// valid refuses what a key of envoyproxy/ratelimit's cannot count.
-func valid(checks []backend.Check) error {
-	for i := range checks {
-		if _, plain := descriptors.RatelimitKey(checks[i].Key); plain && !incr.Countable(&checks[i]) {
-			return fmt.Errorf("memcached: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", checks[i].Limits)
-		}
-	}
-	return nil
-}

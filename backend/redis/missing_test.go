@@ -214,7 +214,7 @@ func TestFailoverLoadsTheMissingLibrary(t *testing.T) {
 			t.Parallel()
 			set := redistest.Sentinel(t)
 			c := topology.Config{Type: topology.Sentinel, URL: set.Master + "," + strings.Join(set.Addrs(), ",")}
-			s, plain := openedWith(t, c, nil, code()), plainStore(t, connect(t, c))
+			s, plain := openedWith(t, c, nil, code()), ratelimitStore(t, connect(t, c))
 			b, n := newBurden(t, "a", "b", "c"), new(tally)
 			stop := sync.OnceFunc(backendtest.KeepBusy(4, func(client int) {
 				b.call(t, s)
@@ -340,7 +340,7 @@ func TestSlotMigrationKeepsCounts(t *testing.T) {
 	t.Parallel()
 	set := redistest.Cluster(t)
 	c := topology.Config{Type: topology.Cluster, URL: set.Nodes[0].Addr, Timeout: ample}
-	scripts, plainKeys := storeAt(t, c), plainStore(t, connectMapped(t, c))
+	scripts, plainKeys := storeAt(t, c), ratelimitStore(t, connectMapped(t, c))
 	// Without probes, which would load the library everywhere, and with keys of one slot.
 	functions := storeOf(connectMapped(t, c), newScript(), pipeline.ScriptCodec{
 		AppendKey: redistest.AppendSumKey, AppendArg: script.AppendArg, DecodeReply: script.Decode})

@@ -53,7 +53,7 @@ func sentAs(t *testing.T, form, addr string, timeout time.Duration) (s *Store, k
 	t.Helper()
 	switch form {
 	case inPlain:
-		return plainStore(t, connect(t, topology.Config{URL: addr, Timeout: timeout})), "\x00a_", "incrby"
+		return ratelimitStore(t, connect(t, topology.Config{URL: addr, Timeout: timeout})), "\x00a_", "incrby"
 	case apiece:
 		return storeAt(t, topology.Config{Type: topology.Cluster, URL: addr, Timeout: timeout}), "a", "evalsha"
 	}
@@ -205,7 +205,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 			on := connectMapped(t, topology.Config{Type: topology.Cluster, URL: server.Addr})
 			s, keys := storeOn(t, on), []string{"a", "b", "c"}
 			if tc.first == six {
-				s, keys = plainStore(t, on), []string{"\x00a_", "\x00b_", "\x00c_"}
+				s, keys = ratelimitStore(t, on), []string{"\x00a_", "\x00b_", "\x00c_"}
 			}
 			maps := server.Count("cluster")
 			if err := decide(s, ample, keys...); err != nil {

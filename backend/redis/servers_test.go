@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -163,7 +163,7 @@ func ofRatelimit(stem string) []byte { return append([]byte{0}, stem...) }
 // openedMixed is a store of both kinds of keys, on a clock of its own; nil: the process's.
 func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) byFormat {
 	t.Helper()
-	m, err := OpenRatelimit(configOf(c, now), incr.Keys{Jitter: 300})
+	m, err := OpenRatelimit(configOf(c, now), ratelimit.Keys{Jitter: 300})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
@@ -46,15 +45,15 @@ type byFormat struct{ pair }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
 // others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
-func OpenRatelimit(c Config, keys incr.Keys) (Counters, error) {
-	servers, err := topology.Connect(c.Redis, plainRights)
+func OpenRatelimit(c Config, keys ratelimit.Keys) (Counters, error) {
+	servers, err := topology.Connect(c.Redis, ratelimitRights)
 	if err != nil {
 		return nil, err
 	}
 	log := servers.Config.Log.With(slog.String("keys", descriptors.KeysOfWeir.String()))
 	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
 	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
-	first, second := newPlain(servers, c, keys), newScripted(beside, c, c.newScript())
+	first, second := newRatelimit(servers, c, keys), newScripted(beside, c, c.newScript())
 	first.Watch(first.probe)
 	return byFormat{pair{first, second}}, nil
 }
@@ -66,11 +65,8 @@ func ofWeir(key []byte) bool {
 
 // Decide is that of [backend.Counter].
 func (s byFormat) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	for i := range checks {
-		if !ofWeir(checks[i].Key) && !incr.Countable(&checks[i]) {
-			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v",
-				checks[i].Limits)
-		}
+	if err := ratelimit.Validate(checks); err != nil {
+		return err
 	}
 	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return ofWeir(c.Key) })
 }
@@ -80,7 +76,7 @@ func (s byFormat) Inspect(ctx context.Context, key []byte, limits []descriptors.
 	return s.of(ofWeir(key)).Inspect(ctx, key, limits)
 }
 
-// Reset forgets a key in the store that counts it.
+// Reset deletes a key in the store that counts it.
 func (s byFormat) Reset(ctx context.Context, key []byte) error {
 	return s.of(ofWeir(key)).Reset(ctx, key)
 }

@@ -2,7 +2,7 @@
 // KEYS.md what the servers hold.
 //
 // Package topology knows which server owns a key, package pipeline brings questions there, each at most once, and this
-// package makes the questions: the script of package script, or the INCRBYs of package incr.
+// package makes the questions: the script of package script, or the INCRBYs that package ratelimit decides by.
 package redis
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/outbound"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/script"
 	"github.com/weirproxy/weir/backend/redis/topology"
@@ -102,10 +102,10 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 	return s
 }
 
-// newPlain makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end. It has no presence.
-func newPlain(servers *topology.Servers, c Config, keys incr.Keys) *Store {
+// newRatelimit makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end. It has no presence.
+func newRatelimit(servers *topology.Servers, c Config, keys ratelimit.Keys) *Store {
 	s := &Store{servers: servers, now: c.Now}
-	p := &plain{store: s, keys: keys}
+	p := &ratelimitCodec{store: s, keys: keys}
 	s.Inspector, s.presence = p, newPresence(s)
 	s.Pipeline = pipeline.New(servers, p, nil, c.Meter, c.Trace)
 	return s

@@ -13,11 +13,10 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit/statsd"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
-	"github.com/weirproxy/weir/server/stats/mapped"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
-	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
 // statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
@@ -39,11 +38,11 @@ type statistics struct {
 func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
-		values: &ratelimit.Statistics{Recorder: recorder, Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
+		values: &ratelimit.Statistics{Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
 	if s.counted {
 		recorder.CountAsRatelimit(set.MetricsWithoutDots)
 	}
-	s.values.Calls = func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
+	s.values.Rules, s.values.Calls = recorder.Ratelimit(), func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
 	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.values, log
@@ -63,18 +62,18 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 
 // openPrometheus opens Prometheus's port. Where sinks are optional, the default mapping is good for one that is wrong.
 func (s *statistics) openPrometheus(set *config.Settings) error {
-	c := mapped.Config{Labels: set.ExtraTags, Statistics: s.values, Log: s.log}
-	var shown *mapped.Metrics
+	c := ratelimit.PrometheusConfig{Labels: set.ExtraTags, Statistics: s.values, Log: s.log}
+	var shown *ratelimit.Prometheus
 	var err error
 	if c.Mapping, err = set.PrometheusMapping(s.log); err == nil {
-		if shown, err = mapped.New(c); err != nil {
+		if shown, err = ratelimit.NewPrometheus(c); err != nil {
 			err = fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", set.PrometheusMapper, err)
 		}
 	}
 	if err != nil && set.OptionalSinks {
 		s.log.Error("PROMETHEUS_MAPPER_YAML cannot be used: the default mapping holds", "error", err)
-		c.Mapping = mapped.DefaultMapping(set.PrometheusMilliseconds)
-		shown, err = mapped.New(c)
+		c.Mapping = ratelimit.DefaultMapping(set.PrometheusMilliseconds)
+		shown, err = ratelimit.NewPrometheus(c)
 	}
 	if err != nil {
 		return err

@@ -77,11 +77,13 @@ func TestOnlyRatelimitStartsWithoutPrometheus(t *testing.T) {
 
 func TestDotsInValuesAreSanitizedOnDemand(t *testing.T) {
 	for value, want := range map[string]string{"": "a.tenant_b.c.total_hits: 1", "true": "a.tenant_b_c.total_hits: 1"} {
-		s, _, err := openForTest(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
+		set := settingsAs(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
+		recorder := hits.New(0)
+		s, err := openStatistics(set, stats.New("test"), recorder, new(counterStore), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := limit.New(fixture.Memory(t, nil), limit.Options{}, s.values.Recorder)
+		l := limit.New(fixture.Memory(t, nil), limit.Options{}, recorder)
 		l.Apply(fixture.Config(t, "domain: a\ndescriptors: [{key: tenant, value: b.c, rate_limit: {requests_per_unit: 9, unit: hour}}]"))
 		c := &limit.Call{Request: limit.Request{Domain: "a"}}
 		d := c.AddDescriptor()

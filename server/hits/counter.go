@@ -8,6 +8,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/byrule"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
 // MaxHits is the most that one check adds; of more, the rest is not counted. It is a tebibyte, for rules that count
@@ -23,13 +24,11 @@ const MaxHits = 1 << 40
 // part of the first; the whole is added before its part, and read after it, so that no reader sees a part that is
 // larger than its whole.
 type Counter struct {
-	withoutValue    counters // of hits whose values are not told apart
-	values          values   // has the counters of all others
-	rule            byrule.Name
-	recorder        *Recorder
-	ratelimit       *ratelimitCounters // nil unless the recorder counts as envoyproxy/ratelimit does
-	ratelimitValues *ratelimitValues   // likewise, of values that a rule tells apart
-	ratelimitOwn    *ratelimitValues   // likewise, of limits that requests bring
+	withoutValue counters // of hits whose values are not told apart
+	values       values   // has the counters of all others
+	rule         byrule.Name
+	recorder     *Recorder
+	ratelimit    *rulestats.Rule // nil unless the recorder counts as envoyproxy/ratelimit does
 }
 
 // counts are hits by outcome.
@@ -77,15 +76,15 @@ type Event struct {
 
 // Record counts the hits of a check. Those that it gives back are counted only as envoyproxy/ratelimit does.
 func (c *Counter) Record(e *Event, m Modes) {
-	check, d, ratelimit := e.Check, e.Decision, c.ratelimitOf(e)
+	check, d, ratelimit := e.Check, e.Decision, c.ratelimit.Counters(e.Rule, e.Descriptor, e.Override)
 	if check.Op == backend.Refund {
-		ratelimit.add(TotalNegativeHits, check.Hits)
+		ratelimit.Add(rulestats.TotalNegativeHits, check.Hits)
 		return
 	}
 	var n counts
 	if d.Err != nil || d.Source.Degraded() {
 		n[history.Degraded] = min(check.Hits, MaxHits)
-		ratelimit.add(TotalHits, check.Hits)
+		ratelimit.Add(rulestats.TotalHits, check.Hits)
 		c.record(e, &n)
 		return
 	}
@@ -96,7 +95,7 @@ func (c *Counter) Record(e *Event, m Modes) {
 	}
 	n[history.Within], n[history.Near], n[beyond] = min(fit, MaxHits), min(near, MaxHits), min(check.Hits-fit, MaxHits)
 	c.record(e, &n)
-	ratelimit.count(check, d, fit, near, m.Shadow)
+	ratelimit.Count(check, d, fit, near, m.Shadow)
 }
 
 // record counts hits for the rule, and for the key that took them.

@@ -8,12 +8,12 @@ package hits
 import (
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/byrule"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
 // Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any
@@ -23,8 +23,7 @@ type Recorder struct {
 	seed      maphash.Seed
 	rules     *byrule.Registry[Counter]
 	top       topKeys
-	ratelimit ratelimitNames
-	notFound  atomic.Uint64 // descriptors whose domain no configuration has, if hits are counted as by ratelimit
+	ratelimit *rulestats.Registry // nil unless hits are counted as by envoyproxy/ratelimit
 
 	draining sync.Mutex  // one drain at a time
 	quota    seriesQuota // draining protects it
@@ -39,22 +38,17 @@ func New(maxValues int) *Recorder {
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Value
 		c.rule, c.recorder = e.Name, r
-		if r.ratelimit.byName == nil || e.Domain == descriptors.UnknownDomainName { // which is counted by CountUnknownDomain
-			return
-		}
-		c.ratelimitValues, c.ratelimitOwn = new(ratelimitValues), new(ratelimitValues)
-		if rule != nil {
-			c.ratelimit = r.ratelimit.of(rule.Metric(nil, "", r.ratelimit.noDots))
-		}
+		c.ratelimit = r.ratelimit.Rule(e.Domain, rule)
 	})
 	return r
 }
 
-// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too, under names of rules as
-// [descriptors.Rule.Metric] makes them. It comes before the first table.
-func (r *Recorder) CountAsRatelimit(noDots bool) {
-	r.ratelimit.byName, r.ratelimit.noDots = make(map[string]*ratelimitCounters), noDots
-}
+// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too, under names with or without dots. It
+// comes before the first table.
+func (r *Recorder) CountAsRatelimit(noDots bool) { r.ratelimit = rulestats.New(noDots) }
+
+// Ratelimit returns what counts hits as envoyproxy/ratelimit does, nil if nothing does.
+func (r *Recorder) Ratelimit() *rulestats.Registry { return r.ratelimit }
 
 // SyncSeries tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
 // places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.
@@ -82,17 +76,10 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
-func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit.byName != nil }
+func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit != nil }
 
 // CountUnknownDomain counts a descriptor of a domain that the configuration lacks, as envoyproxy/ratelimit does.
-func (t *Table) CountUnknownDomain() {
-	if t.recorder.ratelimit.byName != nil {
-		t.recorder.notFound.Add(1)
-	}
-}
-
-// NotFound returns how many descriptors had a domain that the configuration in force did not have.
-func (r *Recorder) NotFound() uint64 { return r.notFound.Load() }
+func (t *Table) CountUnknownDomain() { t.recorder.ratelimit.CountUnknownDomain() }
 
 // Drain calls emit with the hits that were counted since the last call, by series of the history: each hit once. It
 // forgets rules that the latest configuration does not have, some minutes after their last request; with a zero time none.

@@ -177,7 +177,7 @@ func TestHitsOfRemovedRulesAreDrained(t *testing.T) {
 }
 
 func TestLongValuesCountAsOther(t *testing.T) {
-	longest := strings.Repeat("v", maxValue-len("tenant="))
+	longest := strings.Repeat("v", descriptors.MaxValue-len("tenant="))
 	for values, want := range map[int]map[history.ID]uint64{
 		manyValues: {{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1, {Domain: "shop", Path: "tenant", Value: history.OtherValue}: 3},
 		0:          {{Domain: "shop", Path: "tenant"}: 4},

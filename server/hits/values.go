@@ -11,10 +11,6 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// maxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of
-// the history.
-const maxValue = 256
-
 // values count the hits of a rule that tells values apart: all of them, and by outcome those of its heaviest values since
 // the last drain.
 type values struct {
@@ -32,25 +28,10 @@ type value struct {
 	hits, near uint64 // near of those within: so no value has more near hits than hits
 }
 
-// appendValue appends a descriptor's value, nothing if that is too long. It allocates only to grow dst.
-func appendValue(dst []byte, rule *descriptors.Rule, d descriptors.Descriptor) []byte {
-	length := 0
-	for _, entry := range rule.Values {
-		length += len(d[entry].Key) + len(d[entry].Value) + len("=,")
-	}
-	if length-1 > maxValue {
-		return nil
-	}
-	if text := rule.AppendValue(dst, d); len(text) <= maxValue {
-		return text
-	}
-	return nil
-}
-
 // count counts hits, and those of the value of a descriptor.
 func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
-	var room [maxValue]byte
-	text := appendValue(room[:0], rule, d)
+	var room [descriptors.MaxValue]byte
+	text := rule.AppendCountedValue(room[:0], d)
 	key := maphash.Bytes(r.seed, text)
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -13,13 +13,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
 // totals are what the history keeps, by domain and path; ratelimit are the numbers of envoyproxy/ratelimit's statistics, by the
 // rule's name.
 type (
 	totals    = map[string]hits.Totals
-	ratelimit = map[string][hits.Statistics]uint64
+	ratelimit = map[string][rulestats.Statistics]uint64
 )
 
 // recorded returns what the recorder has, by domain and path.
@@ -35,19 +36,19 @@ func recorded(r *hits.Recorder) totals {
 	return all
 }
 
-func ratelimitOf(total, within, near, over uint64) [hits.Statistics]uint64 {
-	return [hits.Statistics]uint64{hits.TotalHits: total, hits.WithinLimit: within, hits.NearLimit: near, hits.OverLimit: over}
+func ratelimitOf(total, within, near, over uint64) [rulestats.Statistics]uint64 {
+	return [rulestats.Statistics]uint64{rulestats.TotalHits: total, rulestats.WithinLimit: within, rulestats.NearLimit: near, rulestats.OverLimit: over}
 }
 
 // The history and envoyproxy/ratelimit's statistics differ in a charge that straddles the limit, and in what no rule has.
 func TestOutcomeOfHitsIsRecorded(t *testing.T) {
 	shadowed := ratelimitOf(2, 1, 1, 1)
-	shadowed[hits.ShadowMode] = 1
+	shadowed[rulestats.ShadowMode] = 1
 	many := make([]limit.Descriptor, 300)
 	others := ratelimit{"shop.tenant___other__": ratelimitOf(200, 200, 0, 0)}
 	for i := range many {
 		many[i] = one("tenant", fmt.Sprint("t", i))
-		if i < hits.MaxRatelimitValues {
+		if i < rulestats.MaxValues {
 			others[fmt.Sprint("shop.tenant_t", i)] = ratelimitOf(1, 1, 0, 0)
 		}
 	}
@@ -95,7 +96,7 @@ func TestOutcomeOfHitsIsRecorded(t *testing.T) {
 		{"a look", "shop", 1, []limit.Descriptor{with(ann, own(0)), with(one("free", ""), own(0)), with(one("no", ""), own(0))},
 			totals{}, ratelimit{}},
 		{"a refund", "shop", 1, []limit.Descriptor{with(ann, refund(3)), with(one("free", ""), refund(3)), with(one("no", ""), refund(1))},
-			totals{}, ratelimit{"shop.user": {hits.TotalNegativeHits: 3}}},
+			totals{}, ratelimit{"shop.user": {rulestats.TotalNegativeHits: 3}}},
 		{"values are one to the totals, and told apart by ratelimit", "shop", 1, many, totals{"shop tenant": {Within: 300}}, others},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -106,14 +107,14 @@ func TestOutcomeOfHitsIsRecorded(t *testing.T) {
 			if got := recorded(recorder); !maps.Equal(got, tc.totals) {
 				t.Errorf("recorded %+v; want %+v", got, tc.totals)
 			}
-			if got := recorder.RatelimitTotals(); !maps.Equal(got, tc.ratelimit) {
+			if got := recorder.Ratelimit().Totals(); !maps.Equal(got, tc.ratelimit) {
 				t.Errorf("as ratelimit %v; want %v", got, tc.ratelimit)
 			}
 			unknown := uint64(0)
 			if tc.domain == "nowhere" {
 				unknown = uint64(len(tc.asks))
 			}
-			if got := recorder.NotFound(); got != unknown {
+			if got := recorder.Ratelimit().NotFound(); got != unknown {
 				t.Errorf("%d descriptors had a domain that is not there, want %d", got, unknown)
 			}
 		})
@@ -129,7 +130,7 @@ func TestHitsAdmittedByShadowAreNotOver(t *testing.T) {
 		}
 	}
 	want, wantRatelimit := totals{"shop user": {Within: 6, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
-	if got, gotRatelimit := recorded(recorder), recorder.RatelimitTotals(); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
+	if got, gotRatelimit := recorded(recorder), recorder.Ratelimit().Totals(); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
 		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotRatelimit, want, wantRatelimit)
 	}
 }
@@ -205,8 +206,8 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 		if got := recorded(recorder); !maps.Equal(got, kept) {
 			t.Errorf("by policy %s: recorded %+v; want %+v", policy, got, kept)
 		}
-		want := ratelimit{"shop.user": {hits.TotalHits: 2}, "shop.closed": {hits.TotalHits: 2}, "shop.shadow": {hits.TotalNegativeHits: 1}}
-		if got := recorder.RatelimitTotals(); !maps.Equal(got, want) {
+		want := ratelimit{"shop.user": {rulestats.TotalHits: 2}, "shop.closed": {rulestats.TotalHits: 2}, "shop.shadow": {rulestats.TotalNegativeHits: 1}}
+		if got := recorder.Ratelimit().Totals(); !maps.Equal(got, want) {
 			t.Errorf("by policy %s: as ratelimit %v; want %v", policy, got, want)
 		}
 	}

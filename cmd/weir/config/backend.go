@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weirproxy/weir/backend/incr"
 	"github.com/weirproxy/weir/backend/memcached"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/certs"
 	"github.com/weirproxy/weir/descriptors"
@@ -140,6 +140,6 @@ func (s *Settings) CanLease() bool {
 }
 
 // RatelimitKeys returns how long keys of envoyproxy/ratelimit last, and what a month is.
-func (s *Settings) RatelimitKeys() incr.Keys {
-	return incr.Keys{Jitter: s.ExpireJitter, CalendarMonths: s.CalendarMonths}
+func (s *Settings) RatelimitKeys() ratelimit.Keys {
+	return ratelimit.Keys{Jitter: s.ExpireJitter, CalendarMonths: s.CalendarMonths}
 }

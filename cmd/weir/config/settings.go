@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/ratelimit/statsd"
 	"github.com/weirproxy/weir/server/rls"
-	"github.com/weirproxy/weir/server/stats/statsd"
 )
 
 // Settings are what the environment says.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/server/rls"
 )
 
@@ -56,8 +56,8 @@ func TestReadTurnsVariablesIntoSettings(t *testing.T) {
 		{on + named + " LIMIT_RESPONSE_HEADERS_ENABLED=true", headers, rls.Headers{Request: request, Answer: usual}},
 		{"", denials, "1m0s false true"}, {"DENIAL_LOG_INTERVAL=0 DENIAL_METADATA=false", denials, "0s false false"},
 		{"DENIAL_LOG_INTERVAL=5m", denials, "5m0s false true"},
-		{"", keys, incr.Keys{Jitter: 300}}, {"EXPIRATION_JITTER_MAX_SECONDS=0", keys, incr.Keys{}},
-		{"EXPIRATION_JITTER_MAX_SECONDS=0 USE_CALENDAR_MONTH_RATE_LIMIT=true", keys, incr.Keys{CalendarMonths: true}},
+		{"", keys, ratelimit.Keys{Jitter: 300}}, {"EXPIRATION_JITTER_MAX_SECONDS=0", keys, ratelimit.Keys{}},
+		{"EXPIRATION_JITTER_MAX_SECONDS=0 USE_CALENDAR_MONTH_RATE_LIMIT=true", keys, ratelimit.Keys{CalendarMonths: true}},
 		{"", json, ""}, {tls, json, ""}, {"JSON_ENABLED=false", json, "/json is not served, as JSON_ENABLED is false."},
 		{tls + " GRPC_CLIENT_TLS_CACERT=ca", json,
 			"/json is not served, as it would answer without the client certificate that GRPC_CLIENT_TLS_CACERT asks for."},

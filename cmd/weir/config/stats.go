@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/weirproxy/weir/descriptors/regular"
-	"github.com/weirproxy/weir/server/stats/mapped"
-	"github.com/weirproxy/weir/server/stats/statsd"
+	"github.com/weirproxy/weir/server/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit/statsd"
 )
 
 // check returns an error that names the first variable at fault.
@@ -113,12 +113,12 @@ func (s *Settings) readMogrifiers(e Environment) error {
 // PrometheusMapping returns the mapping by which statistics are shown to Prometheus: that of the file, if it is there.
 func (s *Statistics) PrometheusMapping(log *slog.Logger) (string, error) {
 	if s.PrometheusMapper == "" {
-		return mapped.DefaultMapping(s.PrometheusMilliseconds), nil
+		return ratelimit.DefaultMapping(s.PrometheusMilliseconds), nil
 	}
 	text, err := regular.ReadFile(s.PrometheusMapper)
 	if errors.Is(err, fs.ErrNotExist) {
 		log.Warn("PROMETHEUS_MAPPER_YAML names no file: the default mapping holds", "file", s.PrometheusMapper)
-		return mapped.DefaultMapping(s.PrometheusMilliseconds), nil
+		return ratelimit.DefaultMapping(s.PrometheusMilliseconds), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", s.PrometheusMapper, err)

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirproxy/weir/server/stats/mapped"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit"
 )
 
 func TestStatsdSinksFollowTheEnvironment(t *testing.T) {
@@ -49,8 +48,8 @@ func TestMissingMappingMeansTheDefault(t *testing.T) {
 		file, want string
 		lines      int
 	}{
-		{"", mapped.DefaultMapping(false), 0},
-		{filepath.Join(dir, "none.yaml"), mapped.DefaultMapping(false), 1},
+		{"", ratelimit.DefaultMapping(false), 0},
+		{filepath.Join(dir, "none.yaml"), ratelimit.DefaultMapping(false), 1},
 		{own, "mappings: []", 0},
 	} {
 		var log bytes.Buffer
@@ -59,7 +58,7 @@ func TestMissingMappingMeansTheDefault(t *testing.T) {
 		if err != nil || got != tc.want || strings.Count(log.String(), "\n") != tc.lines {
 			t.Errorf("%q: %q, %v, and\n%s in the log; want %q and %d lines", tc.file, got, err, &log, tc.want, tc.lines)
 		}
-		if _, err := mapped.New(mapped.Config{Mapping: got, Statistics: new(ratelimit.Statistics), Log: slog.Default()}); err != nil {
+		if _, err := ratelimit.NewPrometheus(ratelimit.PrometheusConfig{Mapping: got, Statistics: new(ratelimit.Statistics), Log: slog.Default()}); err != nil {
 			t.Errorf("%q: %v", tc.file, err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
 const (
@@ -116,7 +117,7 @@ func (s *Sink) drain(sweep time.Time) {
 	})
 }
 
-// count adds hits of a series of the history. Of each rule and outcome the first [hits.MaxRatelimitValues] values have
+// count adds hits of a series of the history. Of each rule and outcome the first [rulestats.MaxValues] values have
 // series of their own, all others one.
 func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r := s.rule(id.Domain, id.Path)
@@ -136,7 +137,7 @@ func (r *rule) admit(of series) bool {
 	if _, known := r.series[of]; known {
 		return true
 	}
-	if r.values[of.outcome] >= hits.MaxRatelimitValues {
+	if r.values[of.outcome] >= rulestats.MaxValues {
 		return false
 	}
 	r.values[of.outcome]++

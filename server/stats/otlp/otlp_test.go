@@ -21,6 +21,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 	"github.com/weirproxy/weir/server/stats/otlp/otlptest"
 )
 
@@ -184,7 +185,7 @@ func TestTheHistoryGetsEachHitOnce(t *testing.T) {
 func TestValuesBeyondTheBoundAreOthers(t *testing.T) {
 	const each, extra = 2, 7
 	w := newWorld(t, 1000, true)
-	for i := range hits.MaxRatelimitValues + extra {
+	for i := range rulestats.MaxValues + extra {
 		w.hit("user", fmt.Sprint("user-", i), each)
 		w.flush(t, "weir.hits") // one at a time: all that are drained at once come in no order
 	}
@@ -196,9 +197,9 @@ func TestValuesBeyondTheBoundAreOthers(t *testing.T) {
 			series++
 		}
 	}
-	if sum != each*(hits.MaxRatelimitValues+extra) || series != hits.MaxRatelimitValues+1 || got["shop within user __other__"] != each*extra {
+	if sum != each*(rulestats.MaxValues+extra) || series != rulestats.MaxValues+1 || got["shop within user __other__"] != each*extra {
 		t.Errorf("%d series of %d hits, %d of them others; want %d of %d and %d", series, sum, got["shop within user __other__"],
-			hits.MaxRatelimitValues+1, each*(hits.MaxRatelimitValues+extra), each*extra)
+			rulestats.MaxValues+1, each*(rulestats.MaxValues+extra), each*extra)
 	}
 }
 

@@ -1,9 +1,10 @@
-// Package incr counts as envoyproxy/ratelimit does: by INCRBY in Redis, by incr in memcached, in keys that each hold
+// Package ratelimit counts as envoyproxy/ratelimit does: by INCRBY in Redis, by incr in memcached, in keys that each hold
 // the hits of one fixed window, by the clock of the process. It names keys, sets their life, and decides by a count; it
 // talks to no server.
-package incr
+package ratelimit
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -59,22 +60,31 @@ func (k Keys) TTL(w Window) int64 {
 	return w.life + rand.Int64N(min(k.Jitter, math.MaxInt32)) // it is added to the time
 }
 
-// Begins returns the beginning of each window that a key may be of now, whatever its unit, each once.
-func Begins(now time.Time) (begins []int64) {
+// Windows returns the windows that a key may be of now, whatever its unit, one for each name.
+func Windows(now time.Time) (all []Window) {
 	for _, u := range descriptors.Units() {
 		l := descriptors.Limit{Unit: u, Window: u.Duration()}
 		for _, k := range []Keys{{}, {CalendarMonths: true}} {
-			if begin := k.Window(&l, now).Begin; !slices.Contains(begins, begin) {
-				begins = append(begins, begin)
+			w := k.Window(&l, now)
+			if !slices.ContainsFunc(all, func(other Window) bool { return other.Begin == w.Begin }) {
+				all = append(all, w)
 			}
 		}
 	}
-	return begins
+	return all
 }
 
-// Countable reports whether a check can be counted so: under one fixed window that is charged always.
-func Countable(c *backend.Check) bool {
-	return len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow && c.Charge.Always(&c.Limits[0])
+// Validate refuses checks whose keys are envoyproxy/ratelimit's, and their limits other than one fixed window that is
+// charged always.
+func Validate(checks []backend.Check) error {
+	for i := range checks {
+		c := &checks[i]
+		_, counted := descriptors.RatelimitKey(c.Key)
+		if counted && (len(c.Limits) != 1 || c.Limits[0].Algorithm != descriptors.FixedWindow || !c.Charge.Always(&c.Limits[0])) {
+			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", c.Limits)
+		}
+	}
+	return nil
 }
 
 // Counts reads what a key holds of limits, each in the window that a clock then shows.

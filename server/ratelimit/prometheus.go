@@ -1,6 +1,4 @@
-// Package mapped shows envoyproxy/ratelimit's statistics to Prometheus as that program does: by statsd_exporter, with a
-// mapping of names to metrics and labels.
-package mapped
+package ratelimit
 
 import (
 	"cmp"
@@ -20,7 +18,6 @@ import (
 	"github.com/prometheus/statsd_exporter/pkg/registry"
 
 	"github.com/weirproxy/weir/server/connlimit"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
 //go:embed default.yaml
@@ -43,22 +40,22 @@ func DefaultMapping(milliseconds bool) string {
 		"{buckets: [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10]}\n"
 }
 
-// Config says what is shown, and how.
-type Config struct {
+// PrometheusConfig says what Prometheus is shown, and how.
+type PrometheusConfig struct {
 	Mapping    string            // in YAML
 	Labels     map[string]string // of each series, but where the mapping has others of that name
-	Statistics *ratelimit.Statistics
+	Statistics *Statistics
 	Log        *slog.Logger
 }
 
-// Metrics are the statistics as Prometheus sees them. Its methods may be called by any number of goroutines.
-type Metrics struct {
-	config   Config
+// Prometheus is the statistics as Prometheus sees them. Its methods may be called by any number of goroutines.
+type Prometheus struct {
+	config   PrometheusConfig
 	labels   prometheus.Labels
 	mapper   mapper.MetricMapper
 	registry *prometheus.Registry
-	vectors  *prometheus.GaugeVec                    // how many there are; the library counts them
-	timers   [ratelimit.Methods]func() func(float64) // makes the series of a method's response times with the first
+	vectors  *prometheus.GaugeVec          // how many there are; the library counts them
+	timers   [Methods]func() func(float64) // makes the series of a method's response times with the first
 
 	mu    sync.Mutex
 	made  *registry.Registry         // the series, by metric and labels
@@ -72,9 +69,9 @@ type shownStatistic struct {
 	total uint64        // of a counter, when it was last shown
 }
 
-// New makes the metrics. Its error is what is wrong with the mapping.
-func New(c Config) (*Metrics, error) {
-	m := &Metrics{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
+// NewPrometheus makes the metrics. Its error is what is wrong with the mapping.
+func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
+	m := &Prometheus{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
 		vectors: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "vectors"}, []string{"type"})}
 	for name, value := range c.Labels {
 		m.labels[labelName(name)] = strings.ToValidUTF8(value, "_")
@@ -83,7 +80,7 @@ func New(c Config) (*Metrics, error) {
 		return nil, err
 	}
 	m.reset()
-	for method := range ratelimit.Method(ratelimit.Methods) {
+	for method := range Method(Methods) {
 		if err := m.tryTimer(method.ResponseTime()); err != nil {
 			return nil, err
 		}
@@ -98,14 +95,14 @@ func New(c Config) (*Metrics, error) {
 }
 
 // reset begins anew with no series but those of Go and the process.
-func (m *Metrics) reset() {
+func (m *Prometheus) reset() {
 	m.registry = prometheus.NewRegistry()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.made = registry.NewRegistry(m.registry, &m.mapper)
 }
 
 // tryTimer returns why the mapping of a timer makes no metric. The library panics of wrong buckets and labels.
-func (m *Metrics) tryTimer(name string) (err error) {
+func (m *Prometheus) tryTimer(name string) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			err = fmt.Errorf("the mapping of %s: %v", name, wrong)
@@ -125,25 +122,25 @@ func labelName(tag string) string {
 }
 
 // Took notes how long answering a call took.
-func (m *Metrics) Took(method ratelimit.Method, took time.Duration) {
+func (m *Prometheus) Took(method Method, took time.Duration) {
 	m.timers[method]()(float64(took) / float64(time.Millisecond))
 }
 
 // update brings all series up to date.
-func (m *Metrics) update() {
+func (m *Prometheus) update() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.config.Statistics.Each(func(name string, kind ratelimit.Kind, value uint64) {
+	m.config.Statistics.Each(func(name string, kind Kind, value uint64) {
 		s := m.shown[name]
 		if s == nil {
 			typ := mapper.MetricTypeCounter
-			if kind == ratelimit.Gauge {
+			if kind == Gauge {
 				typ = mapper.MetricTypeGauge
 			}
 			s = &shownStatistic{show: m.mappedSeries(name, typ)}
 			m.shown[name] = s
 		}
-		if kind == ratelimit.Counter {
+		if kind == Counter {
 			value, s.total = value-min(value, s.total), value
 		}
 		s.show(float64(value))
@@ -151,7 +148,7 @@ func (m *Metrics) update() {
 }
 
 // Handler serves the statistics in Prometheus's text formats, with those of Go and the process.
-func (m *Metrics) Handler() http.Handler {
+func (m *Prometheus) Handler() http.Handler {
 	text := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one bad series does not take the others away
 		ErrorLog:      slog.NewLogLogger(m.config.Log.Handler(), slog.LevelWarn),
@@ -164,7 +161,7 @@ func (m *Metrics) Handler() http.Handler {
 
 // mappedSeries returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken
 // by a metric of another kind. What no mapping matches goes by its own name.
-func (m *Metrics) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
+func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
 	nowhere := func(float64) {}
 	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(m.labels)
 	mapping, matched, found := m.mapper.GetMapping(statistic, kind)
@@ -196,7 +193,7 @@ func (m *Metrics) mappedSeries(statistic string, kind mapper.MetricType) func(fl
 }
 
 // series returns what shows values of a series, made if there is none.
-func (m *Metrics) series(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping,
+func (m *Prometheus) series(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping,
 	kind mapper.MetricType) (func(float64), error) {
 	switch kind {
 	case mapper.MetricTypeCounter:

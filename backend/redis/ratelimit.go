@@ -14,22 +14,22 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/weirproxy/weir/backend"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// plain is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
+// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
 // command that counts it, or takes back what went too far, and one that sets the TTL.
-type plain struct {
+type ratelimitCodec struct {
 	store      *Store
-	keys       incr.Keys
+	keys       ratelimit.Keys
 	refusesGet sync.Map // of addresses of servers that refuse GET
 }
 
-// plainCount is the state of a check.
-type plainCount struct {
+// ratelimitCount is the state of a check.
+type ratelimitCount struct {
 	ttl      pipeline.Blob
 	add      int64         // what the check adds
 	rest     time.Duration // of the window
@@ -40,16 +40,16 @@ type plainCount struct {
 	expire   *pipeline.Command // what sets it
 }
 
-func countOf(r *pipeline.Request) *plainCount { return r.State.Own.(*plainCount) }
+func countOf(r *pipeline.Request) *ratelimitCount { return r.State.Own.(*ratelimitCount) }
 
-// plainRights are what counting in such keys needs of any server.
-const plainRights = "~* +incrby +expire +get +ping"
+// ratelimitRights are what counting in such keys needs of any server.
+const ratelimitRights = "~* +incrby +expire +get +ping"
 
 // Encode writes the name of a check's key, what it adds, and the TTL.
-func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
+func (p *ratelimitCodec) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.RatelimitKey(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
-	n := &plainCount{look: c.Op == backend.Look, add: incr.By(c), rest: w.Rest}
+	n := &ratelimitCount{look: c.Op == backend.Look, add: ratelimit.By(c), rest: w.Rest}
 	r.State.Own = n
 	text, key := pipeline.CutTail(w.AppendKey(text, stem), len(text))
 	text, r.State.Payload = pipeline.CutTail(strconv.AppendInt(text, n.add, 10), len(text))
@@ -58,7 +58,7 @@ func (p *plain) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byt
 	return text
 }
 
-func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
+func (p *ratelimitCodec) Write(b *pipeline.Batch, requests []*pipeline.Request) {
 	_, refusesGet := p.refusesGet.Load(b.Client().Options().Addr)
 	for _, r := range requests {
 		n, key := countOf(r), (*pipeline.Blob)(&r.State.Key)
@@ -79,7 +79,7 @@ func (p *plain) Write(b *pipeline.Batch, requests []*pipeline.Request) {
 const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
 // Read notes the state of a check. One that is counted and needs more is unfinished.
-func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
+func (p *ratelimitCodec) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
 	n := countOf(r)
 	switch {
 	case r.State.Command == nil:
@@ -107,7 +107,7 @@ func (p *plain) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Cla
 }
 
 // readCount reads what counts a check, or looks at its key.
-func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Class, error) {
+func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Class, error) {
 	n, c := countOf(r), r.State.Command
 	looked := c.IsCommand("get")
 	err := c.Failure()
@@ -136,7 +136,7 @@ func (p *plain) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Clas
 	}
 	r.State.Counted = true
 	n.expiring = n.expiring || looked
-	n.back = incr.Back(n.add, n.after)
+	n.back = ratelimit.Back(n.add, n.after)
 	return pipeline.Answered, nil
 }
 
@@ -154,7 +154,7 @@ func overflow(err error) bool { return strings.Contains(err.Error(), "would over
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
 // readBack reads the reply to what takes a count back. It is not sent again if it may have run.
-func readBack(n *plainCount, c *pipeline.Command) (pipeline.Class, error) {
+func readBack(n *ratelimitCount, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {
 			return class, err
@@ -165,7 +165,7 @@ func readBack(n *plainCount, c *pipeline.Command) (pipeline.Class, error) {
 }
 
 // readExpire reads the reply to EXPIRE, which is sent again if its answer is lost. If it is refused, the key stays.
-func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Class, error) {
+func (p *ratelimitCodec) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		var reply goredis.Error
 		refused := c.Written && errors.As(err, &reply)
@@ -178,22 +178,22 @@ func (p *plain) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Cla
 }
 
 // logRefusal logs once that a server refuses a command, and the remedy.
-func (p *plain) logRefusal(b *pipeline.Batch, what, command string, err error) {
+func (p *ratelimitCodec) logRefusal(b *pipeline.Batch, what, command string, err error) {
 	servers := p.store.servers
 	if name := servers.NameOf(b.Client()); p.store.logged.Due(command+" of "+name, err.Error(), 0) {
 		servers.Config.Log.Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
 	}
 }
 
-func (p *plain) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
+func (p *ratelimitCodec) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
 	n := countOf(r)
-	return incr.Decide(c, n.after, n.rest), nil
+	return ratelimit.Decide(c, n.after, n.rest), nil
 }
 
 // Inspect reads the count of a key's window.
-func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+func (p *ratelimitCodec) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	stem, _ := descriptors.RatelimitKey(key)
-	return p.keys.Counts(limits, p.store.clock, func(w incr.Window) (int64, error) {
+	return p.keys.Counts(limits, p.store.clock, func(w ratelimit.Window) (int64, error) {
 		name := string(w.AppendKey(nil, stem))
 		get := goredis.NewStringCmd(ctx, "get", name)
 		if err := p.store.Ask(ctx, name, get); err != nil {
@@ -208,10 +208,10 @@ func (p *plain) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 }
 
 // Reset removes a key of each window that it may be of now.
-func (p *plain) Reset(ctx context.Context, key []byte) error {
+func (p *ratelimitCodec) Reset(ctx context.Context, key []byte) error {
 	stem, _ := descriptors.RatelimitKey(key)
-	for _, begin := range incr.Begins(p.store.clock()) {
-		name := string(incr.Window{Begin: begin}.AppendKey(nil, stem))
+	for _, w := range ratelimit.Windows(p.store.clock()) {
+		name := string(w.AppendKey(nil, stem))
 		err := p.store.Ask(ctx, name, goredis.NewIntCmd(ctx, "del", name))
 		if err != nil && topology.Forbidden(err) {
 			return fmt.Errorf("%w; to reset counters it also needs +del", err)

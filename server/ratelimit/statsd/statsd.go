@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirproxy/weir/server/stats/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit"
 )
 
 const (

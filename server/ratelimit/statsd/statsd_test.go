@@ -14,9 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit"
 )
 
 // counted are statistics of so many requests of each of many gauges.
@@ -27,7 +26,7 @@ type counted struct {
 }
 
 func (c *counted) statistics() *ratelimit.Statistics {
-	return &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() [limit.Results]uint64 { return c.requests },
+	return &ratelimit.Statistics{Requests: func() [limit.Results]uint64 { return c.requests },
 		Calls:       func(ratelimit.Method) uint64 { return c.calls },
 		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }}
 }
@@ -181,7 +180,7 @@ func TestCountsAreSentPeriodicallyAndAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sums := make(map[string]uint64)
 		var loads atomic.Uint64
-		statistics := &ratelimit.Statistics{Recorder: hits.New(0), Requests: func() (none [limit.Results]uint64) { return none },
+		statistics := &ratelimit.Statistics{Requests: func() (none [limit.Results]uint64) { return none },
 			Calls:       func(ratelimit.Method) uint64 { return 0 },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
 		s := sender(Plain(nil), statistics)

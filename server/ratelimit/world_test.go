@@ -10,8 +10,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/ratelimit"
 	"github.com/weirproxy/weir/server/stats"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
 )
 
 // rules have rules of one, two and three levels; two that differ in the third only; and one that tells values apart.
@@ -47,7 +47,7 @@ func newWorld(t testing.TB, countAsRatelimit bool) *world {
 	if countAsRatelimit {
 		w.recorder.CountAsRatelimit(false)
 	}
-	w.statistics = &ratelimit.Statistics{Recorder: w.recorder, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
+	w.statistics = &ratelimit.Statistics{Rules: w.recorder.Ratelimit(), Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
 	w.statistics.Calls = func(m ratelimit.Method) uint64 { return w.calls[m] }
 	w.limiter = limit.New(fixture.Memory(t, nil), limit.Options{Algorithm: descriptors.FixedWindow, NearRatio: 0.8}, w.recorder)

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"strconv"
 
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 )
 
 // writeNumber buffers what a check of a number needs: incr, which fails without a key, then add, which fails if there
 // is one by then, and so on; gets for a look, gets and decr for a refund.
 func (x *exchange) writeNumber(g *group) {
 	r, c := g.requests[0], x.conn
-	by := incr.By(&r.State.Check)
+	by := ratelimit.By(&r.State.Check)
 	g.sent = by != 0
 	switch {
 	case by > 0 && r.State.missing:
@@ -29,7 +29,7 @@ func (x *exchange) writeNumber(g *group) {
 // readNumber reads the answer to what writeNumber wrote. Its error is the server's refusal, or about the connection.
 func (x *exchange) readNumber(g *group) (err error) {
 	r, c := g.requests[0], x.conn
-	by := incr.By(&r.State.Check)
+	by := ratelimit.By(&r.State.Check)
 	after, there := by, true // without a key
 	switch {
 	case by > 0 && r.State.missing:
@@ -56,10 +56,10 @@ func (x *exchange) readNumber(g *group) (err error) {
 		r.State.missing = !r.State.missing
 		x.repeat(g)
 	default:
-		if back := -incr.Back(by, after); by > 0 && back > 0 { // it is over, whatever becomes of that
+		if back := -ratelimit.Back(by, after); by > 0 && back > 0 { // it is over, whatever becomes of that
 			c.write("decr ", g.name, " ", back, " noreply\r\n")
 		}
-		r.State.decision = incr.Decide(&r.State.Check, after, r.State.window.Rest)
+		r.State.decision = ratelimit.Decide(&r.State.Check, after, r.State.window.Rest)
 		x.settle(g, nil)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package descriptors_test
+package rulestats
 
 import (
 	"testing"
@@ -53,10 +53,10 @@ descriptors:
 			t.Errorf("%s matches no rule", tc.descriptor)
 			continue
 		}
-		if got, want := rule.Metric(d, "", false), "default/eg/http."+tc.name; got != want {
+		if got, want := ruleName(rule, d, "", false), "default/eg/http."+tc.name; got != want {
 			t.Errorf("%q counts as %q, want %q", tc.descriptor, got, want)
 		}
-		if got, want := rule.Metric(nil, "OTHER", false), "default/eg/http."+tc.other; got != want {
+		if got, want := ruleName(rule, nil, "OTHER", false), "default/eg/http."+tc.other; got != want {
 			t.Errorf("other values of the rule of %q count as %q, want %q", tc.descriptor, got, want)
 		}
 	}

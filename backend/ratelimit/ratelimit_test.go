@@ -1,4 +1,4 @@
-package incr
+package ratelimit
 
 import (
 	"math"
@@ -176,9 +176,12 @@ func TestExcessIsTakenBackOnce(t *testing.T) {
 	}
 }
 
-func TestBeginsListsAllWindows(t *testing.T) {
+func TestWindowsListsEachUnitOnce(t *testing.T) {
 	now := time.Unix(1_777_777_777, 0)
-	got := Begins(now)
+	var got []int64
+	for _, w := range Windows(now) {
+		got = append(got, w.Begin)
+	}
 	for _, u := range descriptors.Units() {
 		l := limit(t, 1, u)
 		for _, k := range []Keys{{}, {CalendarMonths: true}} {

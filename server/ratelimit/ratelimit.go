@@ -1,5 +1,6 @@
 // Package ratelimit is what weir counts under the names of envoyproxy/ratelimit's statistics, for those whose dashboards
-// and alerts know these names. The packages beside it bring them to Prometheus and to statsd.
+// and alerts know these names, and shows them to Prometheus as that program does: by statsd_exporter, with a mapping of
+// names to metrics and labels. Below it are that program's arithmetic, for the request path, and statsd.
 package ratelimit
 
 import (
@@ -8,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
 // Kind is how a statistic behaves.
@@ -42,7 +43,7 @@ const rules = "ratelimit.service.rate_limit."
 
 // Statistics reads all statistics but the timers. Its methods may be called by any number of goroutines.
 type Statistics struct {
-	Recorder    *hits.Recorder                    // of the rules' hits; it counts as ratelimit, or there is nothing by rule
+	Rules       *rulestats.Registry               // of the rules' hits; nil: there is nothing by rule
 	Requests    func() [limit.Results]uint64      // by result, over gRPC or as JSON
 	Calls       func(Method) uint64               // over gRPC
 	ConfigLoads func() (applied, rejected uint64) // configurations
@@ -58,14 +59,14 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 			do(name, Counter, value)
 		}
 	}
-	for rule, totals := range s.Recorder.RatelimitTotals() {
+	for rule, totals := range s.Rules.Totals() {
 		for statistic, total := range totals {
 			if total > 0 {
-				do(rules+rule+"."+hits.Statistic(statistic).String(), Counter, total)
+				do(rules+rule+"."+rulestats.Statistic(statistic).String(), Counter, total)
 			}
 		}
 	}
-	count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Recorder.NotFound())
+	count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
 	n := s.Requests()
 	for m := range Method(Methods) {
 		count("ratelimit_server."+m.String()+".total_requests", s.Calls(m))

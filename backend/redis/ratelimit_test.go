@@ -16,7 +16,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest"
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
-	"github.com/weirproxy/weir/backend/incr"
+	"github.com/weirproxy/weir/backend/ratelimit"
 	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/backend/window"
 	"github.com/weirproxy/weir/descriptors"
@@ -266,7 +266,7 @@ func TestNamedRightsSufficeOnEveryTopology(t *testing.T) {
 	for _, kind := range typesBut(topology.Single, topology.Cluster) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			rules := append([]string{"resetchannels", "+hello"}, strings.Fields(plainRights)...)
+			rules := append([]string{"resetchannels", "+hello"}, strings.Fields(ratelimitRights)...)
 			if kind == topology.Cluster {
 				rules = append(rules, "+cluster|slots", "+asking")
 			}
@@ -298,14 +298,14 @@ func TestNamedRightsSufficeOnEveryTopology(t *testing.T) {
 	}
 }
 
-// plainBegin is the minute of plainStore, in which its clock stands still.
+// plainBegin is the minute of ratelimitStore, in which its clock stands still.
 const plainBegin = 1_777_777_740
 
-// plainStore is a store of envoyproxy/ratelimit's keys.
-func plainStore(t *testing.T, on *topology.Servers) *Store {
+// ratelimitStore is a store of envoyproxy/ratelimit's keys.
+func ratelimitStore(t *testing.T, on *topology.Servers) *Store {
 	t.Helper()
 	now := func() time.Time { return time.Unix(plainBegin+37, 0) }
-	s := newPlain(on, Config{Now: now}, incr.Keys{Jitter: 300})
+	s := newRatelimit(on, Config{Now: now}, ratelimit.Keys{Jitter: 300})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -363,7 +363,7 @@ func TestExcessHitsAreTakenBack(t *testing.T) {
 				}
 				return reply(n, command)
 			})
-			s := plainStore(t, connect(t, topology.Config{URL: server.Addr}))
+			s := ratelimitStore(t, connect(t, topology.Config{URL: server.Addr}))
 			check := redistest.Hit("\x00a_")
 			check.Op, check.Hits = tc.check.Op, tc.check.Hits
 			if d := backendtest.Ask(t, s, check); d != tc.want {
@@ -392,7 +392,7 @@ func TestAbandonedRefundIsFinished(t *testing.T) {
 		}
 		return ":0\r\n"
 	})
-	s := plainStore(t, connect(t, topology.Config{URL: server.Addr}))
+	s := ratelimitStore(t, connect(t, topology.Config{URL: server.Addr}))
 	check := redistest.Hit("\x00a_")
 	check.Op, check.Hits = backend.Refund, 5
 	var out [1]backend.Decision
@@ -402,7 +402,7 @@ func TestAbandonedRefundIsFinished(t *testing.T) {
 	redistest.Until(t, "what the refund took too much is added", func() bool { return server.Count("incrby") == 2 })
 }
 
-// ofPlainStore is the pattern of the keys of plainStore.
+// ofPlainStore is the pattern of the keys of ratelimitStore.
 var ofPlainStore = fmt.Sprintf("*_%d", plainBegin)
 
 // heldBy is what a server holds for keys of a pattern, and how many of these have no end. Those of the script are

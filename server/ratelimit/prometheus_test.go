@@ -10,13 +10,12 @@ import (
 
 	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/server/limit"
-	"github.com/weirproxy/weir/server/stats/mapped"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit"
 )
 
-func newPrometheus(t testing.TB, w *world, mapping string, labels map[string]string) *mapped.Metrics {
+func newPrometheus(t testing.TB, w *world, mapping string, labels map[string]string) *ratelimit.Prometheus {
 	t.Helper()
-	m, err := mapped.New(mapped.Config{Mapping: mapping, Labels: labels, Statistics: w.statistics, Log: slog.New(slog.DiscardHandler)})
+	m, err := ratelimit.NewPrometheus(ratelimit.PrometheusConfig{Mapping: mapping, Labels: labels, Statistics: w.statistics, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +24,7 @@ func newPrometheus(t testing.TB, w *world, mapping string, labels map[string]str
 
 // scrape returns the series of a scrape, sorted, but for what Go and the process tell; of a histogram or summary it is the
 // number of observations.
-func scrape(t testing.TB, m *mapped.Metrics) []string {
+func scrape(t testing.TB, m *ratelimit.Prometheus) []string {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -48,7 +47,7 @@ func scrape(t testing.TB, m *mapped.Metrics) []string {
 }
 
 // expect fails unless a scrape has these series.
-func expect(t testing.TB, why string, m *mapped.Metrics, want ...string) {
+func expect(t testing.TB, why string, m *ratelimit.Prometheus, want ...string) {
 	t.Helper()
 	slices.Sort(want)
 	if got := scrape(t, m); !slices.Equal(got, want) {
@@ -59,7 +58,7 @@ func expect(t testing.TB, why string, m *mapped.Metrics, want ...string) {
 // What dashboards and alerts ask for: names and labels as envoyproxy/ratelimit has them, seen on a running one.
 func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 	w := newWorld(t, true)
-	m := newPrometheus(t, w, mapped.DefaultMapping(false), nil)
+	m := newPrometheus(t, w, ratelimit.DefaultMapping(false), nil)
 	expect(t, "a series appears with its first hit", m, "ratelimit_localcache_entryCount 7", "ratelimit_service_config_load_success 1")
 	for range 3 {
 		w.ask(t, 7, "user=ann", "route=r1,masked_remote_address=0.0.0.0/0")
@@ -93,6 +92,7 @@ func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 func TestSanitizedDotsSeparateNoLabels(t *testing.T) {
 	w := newWorld(t, true)
 	w.recorder.CountAsRatelimit(true)
+	w.statistics.Rules = w.recorder.Ratelimit()
 	w.limiter.Apply(fixture.Config(t, "domain: a.b\ndescriptors:\n- {key: host.name, value: c.d, rate_limit: &l {requests_per_unit: 20, unit: hour}}\n"+
 		"- {key: tenant, value_to_metric: true, rate_limit: *l}\n"))
 	w.decide(t, limit.Request{Domain: "a.b", Descriptors: read(t, "host.name=c.d", "tenant=e.f")})
@@ -165,7 +165,7 @@ func TestWrongMappingIsRefused(t *testing.T) {
 		"defaults: {summary_options: {max_age: -1s}}":                                                               "max age",
 		"mappings: [{match: ratelimit_server.*.response_time, name: a, observer_type: histogram, labels: {le: x}}]": "le",
 	} {
-		_, err := mapped.New(mapped.Config{Mapping: mapping, Statistics: w.statistics, Log: slog.New(slog.DiscardHandler)})
+		_, err := ratelimit.NewPrometheus(ratelimit.PrometheusConfig{Mapping: mapping, Statistics: w.statistics, Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want an error that says %s", mapping, err, want)
 		}
@@ -175,7 +175,7 @@ func TestWrongMappingIsRefused(t *testing.T) {
 func TestResponseTimesAreSecondsByDefault(t *testing.T) {
 	for milliseconds, want := range map[bool]string{false: "_sum{grpc_method=\"ShouldRateLimit\"} 0.0005\n", true: "_sum{grpc_method=\"ShouldRateLimit\"} 0.5\n"} {
 		w := newWorld(t, true)
-		m := newPrometheus(t, w, mapped.DefaultMapping(milliseconds), nil)
+		m := newPrometheus(t, w, ratelimit.DefaultMapping(milliseconds), nil)
 		m.Took(ratelimit.ShouldRateLimit, 500*time.Microsecond)
 		answer := httptest.NewRecorder()
 		m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))

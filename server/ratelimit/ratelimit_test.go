@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/weirproxy/weir/server/limit"
-	"github.com/weirproxy/weir/server/stats/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit"
 )
 
 func text(t *testing.T, s *ratelimit.Statistics) string {

@@ -1,0 +1,220 @@
+// Package rulestats counts the hits of each rule by the arithmetic of envoyproxy/ratelimit, under that program's names.
+// It is on the request path: counting neither waits nor allocates, but for values that are new.
+package rulestats
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirproxy/weir/backend"
+	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/descriptors"
+)
+
+// Statistic is one of the numbers that envoyproxy/ratelimit counts for each rule.
+type Statistic uint8
+
+// The statistics. They do not add up: TotalHits are all hits that were asked about, also where no store answered; of a
+// charge that straddles a limit one part is over it, and the other near it or nowhere.
+const (
+	TotalHits Statistic = iota
+	OverLimit
+	NearLimit
+	OverLimitWithLocalCache // part of OverLimit
+	WithinLimit
+	ShadowMode // part of OverLimit
+	TotalNegativeHits
+	Statistics = int(TotalNegativeHits) + 1
+)
+
+// String returns the statistic's name in envoyproxy/ratelimit.
+func (s Statistic) String() string {
+	return [Statistics]string{"total_hits", "over_limit", "near_limit", "over_limit_with_local_cache", "within_limit",
+		"shadow_mode", "total_negative_hits"}[s]
+}
+
+const (
+	// MaxValues is how many values a rule that tells values apart has counters for, the first ones, and how many
+	// descriptors with limits of their own a rule has, and what no rule matches in a domain.
+	MaxValues = 100
+	// maxNames is how many names are counted by themselves, so that configurations that come and go do not fill memory:
+	// some 50 MB.
+	maxNames = 1 << 18
+	// maxHits is the most that one check adds, a tebibyte; of more, the rest is not counted.
+	maxHits = 1 << 40
+)
+
+// Registry holds the counters by name, also of rules that are gone: what was counted under a name never goes down. Its
+// methods may be called by any number of goroutines. A nil Registry counts nothing: nobody reads these statistics then.
+type Registry struct {
+	noDots   bool
+	notFound atomic.Uint64 // descriptors whose domain no configuration has
+
+	mu     sync.Mutex
+	byName map[string]*Counters
+}
+
+// New makes a registry. With noDots each dot of a key or a value is a _ in names, so that dots separate entries alone.
+func New(noDots bool) *Registry { return &Registry{noDots: noDots, byName: make(map[string]*Counters)} }
+
+// of returns the counters under a name, made if there are none. Once there are too many names, more go under that of all
+// others.
+func (g *Registry) of(name string) *Counters {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.byName[name] == nil && len(g.byName) >= maxNames {
+		name = history.OtherValue + "." + history.OtherValue
+	}
+	if g.byName[name] == nil {
+		g.byName[name] = new(Counters)
+	}
+	return g.byName[name]
+}
+
+// CountUnknownDomain counts a descriptor of a domain that the configuration lacks.
+func (g *Registry) CountUnknownDomain() {
+	if g != nil {
+		g.notFound.Add(1)
+	}
+}
+
+// NotFound returns how many descriptors had a domain that the configuration in force did not have.
+func (g *Registry) NotFound() uint64 {
+	if g == nil {
+		return 0
+	}
+	return g.notFound.Load()
+}
+
+// Totals returns the totals since the start by name, without what is all zero. A total never goes down.
+func (g *Registry) Totals() map[string][Statistics]uint64 {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make(map[string][Statistics]uint64, len(g.byName))
+	for name, counted := range g.byName {
+		var totals [Statistics]uint64
+		for s := range totals {
+			totals[s] = counted[s].Load()
+		}
+		if totals != [Statistics]uint64{} {
+			all[name] = totals
+		}
+	}
+	return all
+}
+
+// Rule finds the counters of a rule's hits, or of what no rule matches in a domain. A nil Rule counts nothing.
+type Rule struct {
+	registry *Registry
+	domain   string
+	all      *Counters // of hits whose values are not told apart
+	values   byValue
+	own      byValue // of limits that requests bring
+}
+
+// Rule returns what finds the counters of a rule, which may be nil. What has an unknown domain only
+// [Registry.CountUnknownDomain] counts.
+func (g *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
+	if g == nil || domain == descriptors.UnknownDomainName {
+		return nil
+	}
+	r := &Rule{registry: g, domain: domain}
+	if rule != nil {
+		r.all = g.of(ruleName(rule, nil, "", g.noDots))
+	}
+	return r
+}
+
+// Counters returns where hits are counted: by their descriptor, where the request brings the limit, and by their value,
+// where the rule, as the configuration in force has it, tells values apart. Finding known ones takes no allocation.
+func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, override bool) *Counters {
+	if r == nil {
+		return nil
+	}
+	var room [descriptors.MaxValue]byte
+	noDots := r.registry.noDots
+	switch {
+	case override:
+		return r.own.of(r.registry, appendOwn(room[:0], d), func(known bool) string {
+			if known {
+				return ownName(r.domain, d, noDots)
+			}
+			return escapeName(r.domain + "." + history.OtherValue)
+		})
+	case rule == nil || len(rule.Values) == 0:
+		return r.all
+	}
+	return r.values.of(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
+		if known {
+			return ruleName(rule, d, "", noDots)
+		}
+		return ruleName(rule, nil, history.OtherValue, noDots)
+	})
+}
+
+// appendOwn appends what tells a descriptor with a limit of its own from others, nothing if that is too long.
+func appendOwn(dst []byte, d descriptors.Descriptor) []byte {
+	for _, entry := range d {
+		if len(dst)+len(entry.Key)+len(entry.Value)+2 > descriptors.MaxValue {
+			return dst[:0]
+		}
+		dst = append(append(append(append(dst, entry.Key...), 0), entry.Value...), 0)
+	}
+	return dst
+}
+
+// byValue are counters by value, or by descriptor; "" has those of what came too late, or is too long.
+type byValue struct {
+	mu      sync.Mutex
+	byValue map[string]*Counters // nil before the first
+}
+
+// of returns the counters of a value, which name names, known or not. Finding a known one takes no allocation.
+func (v *byValue) of(all *Registry, value []byte, name func(known bool) string) *Counters {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.byValue == nil {
+		v.byValue = map[string]*Counters{"": all.of(name(false))}
+	}
+	c := v.byValue[string(value)]
+	switch {
+	case c != nil:
+		return c
+	case len(v.byValue) > MaxValues:
+		return v.byValue[""]
+	}
+	c = all.of(name(true))
+	v.byValue[string(value)] = c
+	return c
+}
+
+// Counters are the statistics of one name. A nil Counters counts nothing.
+type Counters [Statistics]atomic.Uint64
+
+// Add adds hits to a statistic.
+func (c *Counters) Add(s Statistic, hits uint64) {
+	if c != nil && hits > 0 {
+		c[s].Add(min(hits, maxHits))
+	}
+}
+
+// Count counts the hits of a check that a store decided about, of which so many fit, and are near the limit. What fits is
+// within the limit only as a whole: of a charge that straddles it the part that fits is near or nowhere.
+func (c *Counters) Count(check *backend.Check, d *backend.Decision, fit, near uint64, shadow bool) {
+	over := check.Hits - fit
+	c.Add(TotalHits, check.Hits)
+	if d.Allowed {
+		c.Add(WithinLimit, check.Hits)
+	}
+	c.Add(NearLimit, near)
+	c.Add(OverLimit, over)
+	if d.Source == backend.FromDenyCache {
+		c.Add(OverLimitWithLocalCache, over)
+	}
+	if shadow {
+		c.Add(ShadowMode, over)
+	}
+}
