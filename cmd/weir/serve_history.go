@@ -83,9 +83,7 @@ func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
 	}
-	h := historyapi.New(p.store, time.Now)
-	h.FlushInterval = p.flushInterval
-	return h
+	return historyapi.New(p.store, p.flushInterval, time.Now)
 }
 
 // queries answers Prometheus's API, or says what to set where HISTORY_QUERY is off, or without a history.
