@@ -32,9 +32,9 @@ func (e *Extent) Coarsest() Tier { return e.coarsest }
 // Range returns the range from the first bucket to the last, and reports whether there is any.
 func (e *Extent) Range() (Range, bool) { return Range{e.first, e.end}, e.end > 0 }
 
-// Widen moves a range's ends outwards to whole minutes, and to the ends of all buckets. A local midnight inside a bucket
-// moves to where Step has it.
-func (e *Extent) Widen(r Range, zone *time.Location) Range {
+// widen moves a range's ends outwards to whole minutes, and to the ends of all buckets. A local midnight inside a bucket
+// moves to where step has it.
+func (e *Extent) widen(r Range, zone *time.Location) Range {
 	snapped := e.snapEnds(r, zone)
 	wide := snapped.widen(Minute)
 	if e.end > 0 && snapped.From == r.From {
@@ -58,8 +58,8 @@ type Cut struct {
 // Range returns the range from the first border to the last.
 func (c *Cut) Range() Range { return Range{c.Borders[0], c.Borders[len(c.Borders)-1]} }
 
-// Equal reports whether two cuts are the same.
-func (c *Cut) Equal(other *Cut) bool {
+// equal reports whether two cuts are the same.
+func (c *Cut) equal(other *Cut) bool {
 	return slices.Equal(c.Borders, other.Borders) && c.Moved == other.Moved
 }
 
@@ -67,15 +67,15 @@ func (c *Cut) Equal(other *Cut) bool {
 var roundSteps = [...]int64{Minute, 2 * Minute, 5 * Minute, 10 * Minute, 15 * Minute, 30 * Minute, Hour, 2 * Hour, 3 * Hour,
 	6 * Hour, 12 * Hour, Day, 2 * Day, Week, 2 * Week, 4 * Week, 13 * Week, 52 * Week}
 
-// Cut cuts a range, as Step does, into buckets of the narrowest round width of which there are at most n, which is at
+// cut cuts a range, as step does, into buckets of the narrowest round width of which there are at most n, which is at
 // least 1. If no width is wide enough, it is one bucket.
-func (e *Extent) Cut(r Range, n int, zone *time.Location) Cut {
+func (e *Extent) cut(r Range, n int, zone *time.Location) Cut {
 	coarsest := e.coarsest.Width()
 	for _, step := range roundSteps {
 		if step%coarsest != 0 || r.Length()/step > int64(n) {
 			continue
 		}
-		if cut := e.Step(r, step, zone); len(cut.Borders)-1 <= n {
+		if cut := e.step(r, step, zone); len(cut.Borders)-1 <= n {
 			return cut
 		}
 	}
@@ -83,19 +83,19 @@ func (e *Extent) Cut(r Range, n int, zone *time.Location) Cut {
 	return Cut{Borders: []int64{r.From, r.To}}
 }
 
-// StepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
+// stepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
 // that of the coarsest tier, as no stored bucket may be split.
-func (e *Extent) StepWidth(step int64) int64 {
+func (e *Extent) stepWidth(step int64) int64 {
 	coarsest := e.coarsest.Width()
 	return ceilDiv(step, coarsest) * coarsest
 }
 
-// Step cuts a range, widened, into buckets of a width that StepWidth returned, all that the range meets. They begin at
+// step cuts a range, widened, into buckets of a width that stepWidth returned, all that the range meets. They begin at
 // multiples of it since 1970; those of whole days at midnight in the zone, of whole weeks on Monday; and where that is no
 // full hour of UTC, those that divide a day from midnight on. The last of a day may be shorter: where clocks change, and
 // where midnights inside stored buckets, which move to the nearest end of theirs, begin or cease to. So a range of less
 // than a day may meet three.
-func (e *Extent) Step(r Range, width int64, zone *time.Location) Cut {
+func (e *Extent) step(r Range, width int64, zone *time.Location) Cut {
 	r = e.snapEnds(r, zone)
 	uneven := midnight(dayOf(r.From, zone), zone)%Hour > 0 || midnight(dayOf(r.To, zone), zone)%Hour > 0
 	if width%Day == 0 || Day%width == 0 && uneven {
@@ -190,9 +190,9 @@ type Bucket struct {
 	Tier       Tier   // the coarsest that it was made of; means nothing if Sum is 0
 }
 
-// Fill sums a series' points into the buckets of the cut, empty ones included. The points must lie in the cut's
+// fill sums a series' points into the buckets of the cut, empty ones included. The points must lie in the cut's
 // range, and the cut must be one that splits none of them.
-func (c *Cut) Fill(points []Point) []Bucket {
+func (c *Cut) fill(points []Point) []Bucket {
 	buckets := make([]Bucket, len(c.Borders)-1)
 	for i := range buckets {
 		buckets[i].Start, buckets[i].End = c.Borders[i], c.Borders[i+1]

@@ -81,7 +81,7 @@ func gather(series [][]Point, cut func(*Extent) Cut) (Cut, [][]Point) {
 			met.Add(in)
 			seen = append(seen, in)
 		}
-		if again := cut(&met); again.Equal(&c) {
+		if again := cut(&met); again.equal(&c) {
 			return c, seen
 		}
 	}
@@ -115,11 +115,11 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 			series = append(series, randomPoints(r, asked.From-2*Day, asked.To+2*Day))
 		}
 		n, zone := 1+r.IntN([]int{3, 40, 2000}[r.IntN(3)]), zones[r.IntN(len(zones))]
-		how := func(m *Extent) Cut { return m.Cut(asked, n, zone) }
+		how := func(m *Extent) Cut { return m.cut(asked, n, zone) }
 		if r.IntN(3) == 0 {
 			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * Minute
 			n = int((asked.Length()+shorter)/step) + 2
-			how = func(m *Extent) Cut { return m.Step(asked, m.StepWidth(step), zone) }
+			how = func(m *Extent) Cut { return m.step(asked, m.stepWidth(step), zone) }
 		}
 		cut, seen := gather(series, how)
 		used := cut.Range()
@@ -136,7 +136,7 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 				want, peak = want+p.Sum, max(peak, p.Peak)
 			}
 			var got, highest uint64
-			for i, b := range cut.Fill(points) {
+			for i, b := range cut.fill(points) {
 				got, highest = got+b.Sum, max(highest, b.Peak)
 				if b.Start != cut.Borders[i] || b.End <= b.Start || b.Peak > b.Sum {
 					t.Fatalf("seed %d: bucket %+v of %v makes no sense", seed, b, cut.Borders)
@@ -170,7 +170,7 @@ func TestCutTakesTheNarrowestRoundWidth(t *testing.T) {
 				m.Add([]Point{{Start: noon, Tier: Tier(t), Sum: 1}})
 			}
 		}
-		if got := m.Cut(Range{noon, noon + c.length}, c.n, time.UTC).Borders[:2]; got[0] != noon+c.want[0] || got[1] != noon+c.want[1] {
+		if got := m.cut(Range{noon, noon + c.length}, c.n, time.UTC).Borders[:2]; got[0] != noon+c.want[0] || got[1] != noon+c.want[1] {
 			t.Errorf("%d seconds, stored by %d, in %d buckets: the first is %v, want %v after noon", c.length, c.width, c.n, got, c.want)
 		}
 	}
@@ -217,8 +217,8 @@ func TestCutAlignsRangesToSteps(t *testing.T) {
 		zone := zoneOf(t, c.zone)
 		var m Extent
 		m.Add(c.met)
-		used := m.StepWidth(c.step)
-		cut := m.Step(Range{unix(t, c.from), unix(t, c.to)}, used, zone)
+		used := m.stepWidth(c.step)
+		cut := m.step(Range{unix(t, c.from), unix(t, c.to)}, used, zone)
 		if got := shown(cut.Borders, zone); used != c.used || !slices.Equal(got, c.want) {
 			t.Errorf("%s: steps of %d have borders\n%q, want steps of %d with\n%q", c.promise, used, got, c.used, c.want)
 		}

@@ -24,7 +24,7 @@ func TestEachLocalDayIsOneBucket(t *testing.T) {
 					var met Extent
 					width := stored.Width()
 					met.Add([]Point{{Start: floorDiv(asked.From, width) * width, Tier: stored}, {Start: floorDiv(asked.To-1, width) * width, Tier: stored}})
-					byDay := met.Step(asked, Day, zone)
+					byDay := met.step(asked, Day, zone)
 					if len(byDay.Borders) != days+1 {
 						t.Fatalf("%s, stored by %v: %d days from %v are cut at %v", name, stored, days, first, shown(byDay.Borders, zone))
 					}
@@ -32,20 +32,20 @@ func TestEachLocalDayIsOneBucket(t *testing.T) {
 					if off := max(want.From-asked.From, asked.From-want.From, want.To-asked.To, asked.To-want.To); off > width/2 {
 						t.Fatalf("%s, stored by %v: %d days from %v are %v, more than half a stored bucket off", name, stored, days, first, shown(byDay.Borders, zone))
 					}
-					if got := met.Widen(asked, zone); got != want {
+					if got := met.widen(asked, zone); got != want {
 						t.Fatalf("%s, stored by %v: %d days from %v are %v as stored, and %v by days", name, stored, days, first, got, want)
 					}
 					for _, step := range []int64{Minute, 5 * Minute, 15 * Minute, 30 * Minute, Hour, 2 * Hour, 3 * Hour, 6 * Hour, 12 * Hour} {
 						if step > Hour && asked.From%Hour == 0 && asked.To%Hour == 0 {
 							continue // these begin at multiples since 1970
 						}
-						cut := met.Step(asked, met.StepWidth(step), zone)
+						cut := met.step(asked, met.stepWidth(step), zone)
 						if got := cut.Range(); got != want || !containsAll(cut.Borders, byDay.Borders) {
 							t.Fatalf("%s, stored by %v: %d days from %v by %d s are cut at %v, want all midnights and ends of %v among them",
 								name, stored, days, first, step, shown(cut.Borders, zone), shown(byDay.Borders, zone))
 						}
 					}
-					if cut := met.Cut(asked, 100, zone); cut.Range() != want {
+					if cut := met.cut(asked, 100, zone); cut.Range() != want {
 						t.Fatalf("%s, stored by %v: %d days from %v as a picture are %v, want %v", name, stored, days, first, cut.Range(), want)
 					}
 				}
@@ -65,7 +65,7 @@ func TestRangesNearAMovedMidnightKeepBuckets(t *testing.T) {
 	met.Add([]Point{{Start: unix(t, "2026-10-24T18:00:00Z"), Tier: Hours}})
 	for _, asked := range []Range{{unix(t, "2026-10-24T23:45:00+05:30"), unix(t, "2026-10-25T00:00:00+05:30")},
 		{unix(t, "2026-10-25T00:00:00+05:30"), unix(t, "2026-10-25T00:15:00+05:30")}} {
-		for _, cut := range []Cut{met.Step(asked, Hour, zone), met.Cut(asked, 1, zone)} {
+		for _, cut := range []Cut{met.step(asked, Hour, zone), met.cut(asked, 1, zone)} {
 			if got := cut.Range(); got.From > asked.From || got.To < asked.To {
 				t.Errorf("%v is cut into %v, though its hits are in the hour around midnight", asked, shown(cut.Borders, zone))
 			}

@@ -57,7 +57,7 @@ func (q *Question) Gather(ctx context.Context, from Store, begin func(Shape), vi
 		if err != nil {
 			return Gathered{}, err
 		}
-		if next := q.shapeFor(&g.Stored); next.Range == g.Range && next.Cut.Equal(&g.Cut) {
+		if next := q.shapeFor(&g.Stored); next.Range == g.Range && next.Cut.equal(&g.Cut) {
 			return g, nil
 		}
 	}
@@ -68,20 +68,20 @@ func (q *Question) Gather(ctx context.Context, from Store, begin func(Shape), vi
 func (q *Question) shapeFor(stored *Extent) Shape {
 	switch {
 	case q.Step > 0:
-		step := stored.StepWidth(q.Step)
-		cut := stored.Step(q.Range, step, q.Zone)
+		step := stored.stepWidth(q.Step)
+		cut := stored.step(q.Range, step, q.Zone)
 		return Shape{cut.Range(), cut, step}
 	case q.Points > 0:
-		cut := stored.Cut(q.Range, q.Points, q.Zone)
+		cut := stored.cut(q.Range, q.Points, q.Zone)
 		return Shape{cut.Range(), cut, 0}
 	}
-	return Shape{Range: stored.Widen(q.Range, q.Zone)}
+	return Shape{Range: stored.widen(q.Range, q.Zone)}
 }
 
 // Buckets returns a series in this shape.
 func (s *Shape) Buckets(series *Series) []Bucket {
 	if s.Cut.Borders != nil {
-		return s.Cut.Fill(series.Points)
+		return s.Cut.fill(series.Points)
 	}
 	buckets := make([]Bucket, len(series.Points))
 	for i, p := range series.Points {

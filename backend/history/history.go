@@ -1,7 +1,7 @@
 // Package history is the contract between what counts hits, what keeps them, and who looks at the curve: series of
 // hits, numbered batches, tiers that grow coarser with age, and the arithmetic that moves counts from one tier to the
-// next. It is pure: time is an argument, and no store is here. The stores are filehistory and redishistory below it,
-// and export brings hits to them. README.md says what is promised.
+// next and cuts what is read into buckets. It is pure: time is an argument, and no store is here. The stores are
+// filehistory and redishistory below it, and export brings hits to them. README.md says what is promised.
 package history
 
 import (

@@ -57,7 +57,6 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 		return nil, err
 	}
 	if set.KeepHistory {
-		c := export.Config{Drain: p.drain, Log: log, Interval: set.History.FlushInterval}
 		open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, log) }
 		if set.HistoryInRedis() {
 			redis, err := historycmd.OpenRedis(set, log, false)
@@ -65,13 +64,12 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 				return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 			}
 			p.denials = &denialKeeper{store: redis, log: log}
-			open, c.Settle = func() (history.Store, error) { return redis, nil }, redis.Settle
+			open = func() (history.Store, error) { return redis, nil }
 		}
 		p.store = history.NewReopening(open, log)
 		p.store.Open()
 		p.downsample = set.Downsamples()
-		c.Store = tracedHistory{p.store, t.traces}
-		p.exporter = export.New(c)
+		p.exporter = export.New(export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log, Interval: set.History.FlushInterval})
 		p.showMetrics(metrics)
 	}
 	metrics.Hits(p.recorder)
@@ -83,9 +81,7 @@ func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
 	}
-	h := historyapi.New(p.store, time.Now)
-	h.FlushInterval = p.flushInterval
-	return h
+	return historyapi.New(p.store, p.flushInterval, time.Now)
 }
 
 // queries answers Prometheus's API, or says what to set where HISTORY_QUERY is off, or without a history.

@@ -100,12 +100,12 @@ func (f *failing) Query(ctx context.Context, q history.Query, yield func(history
 
 func TestFailingExportIsCutOff(t *testing.T) {
 	k := threeMonths(t)
-	h := historyapi.New(&failing{Store: k.store, after: 2}, func() time.Time { return k.now })
+	h := historyapi.New(&failing{Store: k.store, after: 2}, 0, func() time.Time { return k.now })
 	response, body, err := exported(t, h, "to=-0m&format=openmetrics")
 	if err == nil || response.Trailer.Get(ExportTrailer) != "" || strings.Contains(body, "# EOF") {
 		t.Errorf("an export that failed is %s, %q and %v: want that nobody takes it for whole", response.Status, body, err)
 	}
-	h = historyapi.New(&failing{Store: k.store}, func() time.Time { return k.now })
+	h = historyapi.New(&failing{Store: k.store}, 0, func() time.Time { return k.now })
 	if response, body, _ := exported(t, h, ""); response.StatusCode != 503 || !strings.Contains(body, "the disk is gone") {
 		t.Errorf("an export that failed at once is %s %s, want 503 and why", response.Status, body)
 	}
@@ -116,7 +116,7 @@ func TestExportLeavesUnreadableSeriesOut(t *testing.T) {
 	odd := history.ID{Domain: "shop", Path: "user", Value: "a\r\nb", Outcome: history.Over}
 	k.add(t, hit{odd, noon.Unix(), 3})
 	damaged := &failing{Store: k.store, after: 100, with: history.Series{ID: bobWithin, Err: errors.New("row 1234 is damaged")}}
-	h := historyapi.New(damaged, func() time.Time { return k.now })
+	h := historyapi.New(damaged, 0, func() time.Time { return k.now })
 	response, body, err := exported(t, h, "")
 	text, _ := url.QueryUnescape(response.Trailer.Get(ExportTrailer))
 	if err != nil || strings.Contains(body, "\r") || !strings.Contains(text, `"left_out":2`) ||
@@ -142,7 +142,7 @@ func (s seldom) Query(ctx context.Context, q history.Query, yield func(history.S
 func TestSlowStoreDoesNotEndAnExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := threeMonths(t)
-		h := historyapi.New(seldom{k.store}, func() time.Time { return k.now })
+		h := historyapi.New(seldom{k.store}, 0, func() time.Time { return k.now })
 		line := bufconn.Listen(1 << 10) // its time is that of the test
 		server := &http.Server{Handler: serving(Parts{History: h}),
 			ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}

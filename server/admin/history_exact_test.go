@@ -179,7 +179,7 @@ func TestDamagedChunkHidesNoOtherSeries(t *testing.T) {
 func TestNamelessSeriesIsWarnedOfOnce(t *testing.T) {
 	const key = "row 7374 is damaged"
 	k := newKept(t, noon)
-	k.History = historyapi.New(&failing{Store: k.store, with: history.Series{Unnamed: true, Points: []history.Point{{Sum: 7}}, Err: errors.New(key)}},
+	k.History = historyapi.New(&failing{Store: k.store, with: history.Series{Unnamed: true, Points: []history.Point{{Sum: 7}}, Err: errors.New(key)}}, 0,
 		func() time.Time { return noon })
 	for _, path := range []string{"", "user/path=/pay", "nowhere"} {
 		a := k.answer(t, url.Values{"path": {path}})

@@ -40,7 +40,7 @@ func keptBy(t testing.TB, now time.Time, open func(filehistory.Config) (*filehis
 	}
 	t.Cleanup(func() { store.Close() })
 	k.store = store
-	k.History = historyapi.New(k.store, clock)
+	k.History = historyapi.New(k.store, 0, clock)
 	return k
 }
 
@@ -287,7 +287,7 @@ func TestRuleAddsUpItsValues(t *testing.T) {
 
 func TestAnswerNamesMissingAndNestedHits(t *testing.T) {
 	k := newKept(t, noon)
-	k.FlushInterval = 15 * time.Second
+	k.History = historyapi.New(k.store, 15*time.Second, func() time.Time { return k.now })
 	for query, want := range map[string]string{"?": `"no_series":true,"lag":15,`, "/top": `"no_series":true,"lag":15,`, "/verify": `"lag":15}`,
 		"?to=2026-11-21T11:00:00Z": `"no_series":true,"warnings"`} {
 		if code, body := k.get("/api/v1/history" + query); code != 200 || !strings.Contains(body, want) {

@@ -13,15 +13,15 @@ import (
 // History answers from a store, to any number of goroutines. An answer may take some 100 MB while it is made: bound how
 // many there are at a time. Errors are a [Refusal], or the store's.
 type History struct {
-	FlushInterval time.Duration // how often hits are stored, for answers that say so; 0 if it is not known
-
 	store history.Store
+	lag   int64 // seconds that hits take at most until they are stored; 0 if that is not known
 	now   func() time.Time
 }
 
-// New answers from a store; now is the clock that relative times are read by.
-func New(store history.Store, now func() time.Time) *History {
-	return &History{store: history.HidingStore(store), now: now}
+// New answers from a store, in which hits are stored every flushInterval, 0 if that is not known; now is the clock that
+// relative times are read by.
+func New(store history.Store, flushInterval time.Duration, now func() time.Time) *History {
+	return &History{history.HidingStore(store), int64(flushInterval.Seconds()), now}
 }
 
 // Origin is where an answer was read, for those who asked a command that chose it.

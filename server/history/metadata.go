@@ -36,8 +36,8 @@ type Metadata struct {
 // metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
 func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered, personal bool, warnings ...string) (Metadata, error) {
 	a := Metadata{From: g.From, To: g.To, Step: g.Step, NoSeries: !g.Found && g.Unreadable.Count == 0, Unreadable: g.Unreadable.Count}
-	if lag := int64(h.FlushInterval.Seconds()); q.Range.To > q.now-lag {
-		a.Lag = lag
+	if q.Range.To > q.now-h.lag {
+		a.Lag = h.lag
 	}
 	if max(q.Range.From-g.From, min(g.To, q.now+1)-q.Range.To) >= history.Minute {
 		a.AskedFrom, a.AskedTo = q.Range.From, q.Range.To

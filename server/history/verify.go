@@ -63,7 +63,7 @@ func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error
 		return VerifyAnswer{}, err
 	}
 	if a.Series == 0 {
-		a.Lag = int64(h.FlushInterval.Seconds())
+		a.Lag = h.lag
 	}
 	slices.SortFunc(a.Named, func(x, y BrokenSeries) int { return cmp.Or(x.id.Compare(y.id), strings.Compare(x.Error, y.Error)) })
 	return a, nil

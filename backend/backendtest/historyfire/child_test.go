@@ -115,7 +115,7 @@ func runChild(text string) error {
 
 // write records hits and exports them until it is told to stop, and drains.
 func (c *child) write(stop context.Context) {
-	e := export.New(export.Config{Drain: c.drain, Store: c, Settle: c.Settle, Log: slog.New(slog.DiscardHandler),
+	e := export.New(export.Config{Drain: c.drain, Store: c, Log: slog.New(slog.DiscardHandler),
 		Interval: 40 * time.Millisecond, Timeout: 10 * time.Second, Kept: 10 * time.Minute})
 	e.Run(stop)
 	ctx, cancel := context.WithTimeout(context.Background(), process.Hang/2)

@@ -20,10 +20,7 @@ type Config struct {
 	// Drain calls yield with all hits that were recorded since it was last called, each series once.
 	Drain func(now time.Time, yield func(id history.ID, hits uint64))
 	Store history.Store
-	// Settle, if not nil, waits until no failover can make the store forget what it has acknowledged so far. Its error says
-	// why that is not known.
-	Settle func(ctx context.Context) error
-	Log    *slog.Logger
+	Log   *slog.Logger
 
 	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
 	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
@@ -164,8 +161,8 @@ func (e *Exporter) finish(ctx context.Context) {
 // has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
 // forgotten.
 func (e *Exporter) settle(ctx context.Context) error {
-	for e.c.Settle != nil && e.some(func(o *outbox) bool { return o.acked > 0 }) {
-		if err := e.c.Settle(ctx); err != nil {
+	for e.some(func(o *outbox) bool { return o.acked > 0 }) {
+		if err := e.c.Store.Settle(ctx); err != nil {
 			return err
 		}
 		before := e.Stats().Resent

@@ -357,6 +357,14 @@ func TestUnrecoverableFailoverLossIsCounted(t *testing.T) {
 	}
 }
 
+// settling is a store that settles in its own way.
+type settling struct {
+	history.Store
+	settle func(context.Context) error
+}
+
+func (s settling) Settle(ctx context.Context) error { return s.settle(ctx) }
+
 // After the end of a writer nobody sends again what a failover forgets. So it ends only when a replica has it all, or
 // says how much that replica may lack.
 func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
@@ -372,7 +380,7 @@ func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
 				var s *station
 				var replica historytest.Snapshot
 				s = newStation(t, func(c *export.Config) {
-					c.Settle = func(ctx context.Context) error {
+					c.Store = settling{c.Store, func(ctx context.Context) error {
 						if tc.failover {
 							tc.failover = false
 							s.store.Restore(replica)
@@ -384,7 +392,7 @@ func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
 						case <-ctx.Done():
 							return ctx.Err()
 						}
-					}
+					}}
 				})
 				replica = s.store.Snapshot()
 				for n := range 3 { // within the minute that batches are kept

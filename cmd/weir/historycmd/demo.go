@@ -93,7 +93,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 		for since := first; until.Sub(since) >= time.Minute; {
 			progress.Total.Store(int64(until.Sub(first).Hours() / 24))
 			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, b history.Point) error {
-				progress.Done.Store((b.Start - first.Unix()) / (24 * 60 * 60))
+				progress.Done.Store((b.Start - first.Unix()) / history.Day)
 				return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
 			})
 			if err != nil {

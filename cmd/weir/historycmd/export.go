@@ -65,13 +65,12 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // export writes what the Redis of the environment holds, or else what an admin port answers.
 func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written historyapi.Exported, err error) {
-	store, err := c.open()
-	if err != nil {
+	asked, err := c.askRedis(func(h *historyapi.History) (err error) {
+		written, err = h.Export(ctx, historyapi.Parameters(q), c.Format, out)
+		return err
+	})
+	if asked || err != nil {
 		return written, err
-	}
-	if store != nil {
-		written, err = c.history(store).Export(ctx, historyapi.Parameters(q), c.Format, out)
-		return written, errors.Join(err, store.Close())
 	}
 	trailer, err := c.Stream(ctx, "/api/v1/history/export", q, out)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/weirproxy/weir/backend/history"
-	"github.com/weirproxy/weir/backend/history/redishistory"
 	"github.com/weirproxy/weir/cmd/weir/adminport"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
@@ -64,8 +63,8 @@ type readFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 
-	set    *config.Settings // of the environment, once open has opened its Redis
-	source string           // where the history is read, once open has chosen it
+	set    *config.Settings // of the environment, once its Redis is asked
+	source string           // where the history is read, once askRedis has chosen it
 }
 
 // printFlags are those of the commands that print an answer.
@@ -178,13 +177,12 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	store, err := s.open()
-	if err != nil {
+	asked, err := s.askRedis(func(h *historyapi.History) (err error) {
+		a, err = answer(h, ctx, historyapi.Parameters(q))
+		return err
+	})
+	if asked || err != nil {
 		return a, err
-	}
-	if store != nil {
-		a, err = answer(s.history(store), ctx, historyapi.Parameters(q))
-		return a, errors.Join(err, store.Close())
 	}
 	body, err := s.Ask(ctx, http.MethodGet, "/api/v1/history"+path, q)
 	if err == nil && json.Unmarshal(body, &a) != nil {
@@ -239,12 +237,12 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi
 	return &a, nil
 }
 
-// open returns the history in the Redis that the environment names, which must be closed, or nil where the port is to be
-// asked, whose address it sets.
-func (s *readFlags) open() (*redishistory.Store, error) {
+// askRedis asks the history in the Redis that the environment names, and reports whether it did: else the port is to be asked,
+// whose address it sets.
+func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, err error) {
 	if s.Address != "" {
 		s.source = "the weir at " + s.Address
-		return nil, nil
+		return false, nil
 	}
 	set, err := config.Read(config.Process())
 	if err == nil && !set.HistoryInRedis() {
@@ -255,17 +253,14 @@ func (s *readFlags) open() (*redishistory.Store, error) {
 		}
 	}
 	if err != nil || s.Address != "" {
-		return nil, err
+		return false, err
 	}
 	s.set, s.source = &set, storeName(&set)
-	return OpenRedis(&set, slog.New(slog.DiscardHandler), true)
-}
-
-// history returns what answers from a store that open has opened.
-func (s *readFlags) history(store *redishistory.Store) *historyapi.History {
-	h := historyapi.New(store, time.Now)
-	h.FlushInterval = s.set.History.FlushInterval
-	return h
+	store, err := OpenRedis(&set, slog.New(slog.DiscardHandler), true)
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(ask(historyapi.New(store, set.History.FlushInterval, time.Now)), store.Close())
 }
 
 // exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact. Else it

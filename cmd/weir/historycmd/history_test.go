@@ -88,10 +88,8 @@ var somePort string // of someHistory, once it has been asked for
 func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
-	h := historyapi.New(store, noon)
-	h.FlushInterval = 15 * time.Second
 	return httptest.NewServer(admin.Handler(admin.Parts{Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
-		History: h, Guard: &admin.Guard{}}))
+		History: historyapi.New(store, 15*time.Second, noon), Guard: &admin.Guard{}}))
 }
 
 // historyPort is the address of an admin port over a history.

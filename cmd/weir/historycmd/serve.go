@@ -67,8 +67,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if err != nil {
 		return err
 	}
-	parts.Ready, parts.History = store.Ready, historyapi.New(store, time.Now)
-	parts.History.FlushInterval = set.History.FlushInterval
+	parts.Ready, parts.History = store.Ready, historyapi.New(store, set.History.FlushInterval, time.Now)
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
