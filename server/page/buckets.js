@@ -1,4 +1,4 @@
-// Turns answers of /api/v1/history into the buckets that charts draw and tables add up.
+// Turns answers of /api/v1/history into buckets for charts and tables.
 import { add, unescaped } from './text.js';
 import { outcomes } from './view.js';
 

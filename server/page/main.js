@@ -15,8 +15,8 @@ import { exact, day, inZone, shown, shownPath, span, timeOfDay, unescaped } from
 import { columnsFor, format, outcomes, parse, ranges, seconds, stepFor } from './view.js';
 import { hideWho, loadWho } from './who.js';
 
-const refreshSeconds = () => view.path || view.range === '1h' ? 15 : 60; // seconds between two refreshes; one of all rules is expensive
-const rateSeconds = 300; // seconds over which current rates are measured
+const refreshSeconds = () => view.path || view.range === '1h' ? 15 : 60; // between refreshes; one of all rules is expensive
+const rateSeconds = 300; // over which rates are measured
 const home = Intl.DateTimeFormat().resolvedOptions().timeZone ?? '';
 
 let view = parse(location.hash);
@@ -29,7 +29,7 @@ let curveDrawn = ''; // the view that it belongs to
 let refreshing = new AbortController();
 let refreshedAt = 0;
 let timer = 0, searching = 0;
-let isRefreshing = false; // whether a refresh is running
+let isRefreshing = false;
 let drawnWidth = 0; // pixels
 
 const ranking = new Ranking();
@@ -61,7 +61,7 @@ async function refresh(quiet) {
   });
   try {
     await part(loadRules(signal));
-    if (configured.serves.length === 0 && problems.length > 0) { // without the list of services nothing can be requested
+    if (configured.serves.length === 0 && problems.length > 0) { // nothing can be requested
       finish(problems);
       return;
     }
@@ -81,7 +81,7 @@ function curveKey(view) {
   return format({ ...view, filter: '', cut: false, outcome: '', list: '', by: '' });
 }
 
-/** withoutCurve removes the curve of another view, if that of the present view cannot be loaded. */
+/** withoutCurve removes the curve of another view, if that of this view cannot be loaded. */
 function withoutCurve(error) {
   if (error.name !== 'AbortError' && curveDrawn !== curveKey(view)) {
     curve = null;
@@ -150,7 +150,7 @@ async function loadRates(signal) {
       top = await askTop({ from: `-${rateSeconds / 60}m` }, signal);
       if (!serves('rules')) all = (await askTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
     }
-  } finally { // lists the rules even without rates, unless a newer refresh does
+  } finally { // lists the rules even without rates
     if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
     if (!signal.aborted) {
       rates = { rules: all, top, minutes };
@@ -208,7 +208,7 @@ function search(filter) {
   }, 300);
 }
 
-/** configuredInView returns the rule of the view, named by its stored or its readable path; undefined if there is none. */
+/** configuredInView returns the rule of the view, by its stored or readable path; undefined if there is none. */
 function configuredInView() {
   return configured.rules.find(rule => rule.domain === view.domain && rule.path === view.path)
     ?? configured.rules.find(rule => (!view.domain || rule.domain === view.domain) && unescaped(rule.path) === view.path);
@@ -264,7 +264,7 @@ async function askHistory(asked, by, signal) {
   return { answer, fine, values, past, recent };
 }
 
-/** comparable returns the curve some weeks before; null if it has no hits or another length. It adds a warning if needed. */
+/** comparable returns the curve some weeks before; null without hits or, with a warning, if it has another length. */
 function comparable(past, answer, weeks) {
   const before = joined(past, true);
   if (!(before.totals.hits > 0)) return null;
@@ -272,8 +272,8 @@ function comparable(past, answer, weeks) {
     answer.warnings.push(`Of ${weeks.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
     return null;
   }
-  const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // drop empty buckets, as a line at 0 would mean no hits
-  const quiet = past.step < 86400 ? before.buckets.length / 10 : 0; // a quiet beginning, such as a night
+  const first = before.buckets.findIndex(b => b.hits > 0), buckets = before.buckets.slice(first); // a line at 0 would mean no hits
+  const quiet = past.step < 86400 ? before.buckets.length / 10 : 0; // such as a night
   if (first > quiet) weeks.name += `, since ${day(buckets[0].start)}`;
   return { ...before, buckets, ...weeks };
 }
@@ -421,7 +421,7 @@ function listen() {
     event.preventDefault();
     table.focus(0);
   });
-  let slash = false; // focus the field at keyup, so that the slash is not typed into it; Shift may come up first
+  let slash = false; // focus at keyup, so that the slash is not typed; Shift may come up first
   document.addEventListener('keydown', event => {
     slash = event.key === '/' && !event.ctrlKey && !event.metaKey && !event.altKey && !event.target.matches('input');
     if (slash) event.preventDefault(); // some browsers have a search of their own

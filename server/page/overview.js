@@ -13,7 +13,7 @@ const size = { width: 240, height: 44 };
 
 let key = '', at = 0; // the view of the curves, and when they were loaded
 let curves = new Map(), before = new Map(); // by the rule's key
-let deniedBefore = ''; // the denials of rules that before lacks: '0', or '?' if unknown
+let deniedBefore = ''; // of rules that before lacks: '0', or '?' if unknown
 
 /** showSums writes the sums of all hits. recent: {totals, minutes} of the last minutes; curve: as drawn. */
 export function showSums(view, recent, curve) {
@@ -43,7 +43,7 @@ export async function loadSmall(view, rules, curve, lately, signal) {
     before = new Map(ranking?.top.map(row => [keyOf(row), row.over]));
     deniedBefore = ranking?.found > ranking?.top.length ? '?' : '0';
     show(view, drawn, some.length, lately, past?.name);
-    for (const { domain, path } of drawn) { // one after the other: the server answers two at a time, and others ask too
+    for (const { domain, path } of drawn) { // one by one: the server answers two at a time, and others ask too
       const step = stepFor(seconds(view), columns);
       const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step, values: 'false' }, signal);
       anew.set(keyOf({ domain, path }), joined(answer, true));

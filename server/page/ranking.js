@@ -2,7 +2,7 @@
 import { askTop, now } from './api.js';
 import { compare, keyOf, nameOnly } from './rules.js';
 
-const maxAge = 60; // seconds until an answer is requested again: a year of many rules is expensive
+const maxAge = 60; // seconds: a year of many rules is expensive
 
 /** Ranking asks for the ranking of a range, one question at a time. */
 export class Ranking {

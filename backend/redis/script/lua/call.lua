@@ -1,6 +1,6 @@
--- A call: KEYS are the keys of checks. ARGV are the time in microseconds, or nothing for the server's; a byte for each
--- check, the place of its question among those that follow; and the questions. The reply has a string for each check:
--- its decision, or '!' and what went wrong with it.
+-- A call. KEYS are the keys of checks. ARGV are the time in microseconds, empty for the server's; a string with a byte for each
+-- check, the index of its question; and the questions. The reply has a string for each check: its decision, or '!' and
+-- the error.
 
 local function run(keys, argv)
 	local now = tonumber(argv[1])

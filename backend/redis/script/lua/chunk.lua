@@ -1,4 +1,4 @@
--- A chunk is a string of counts, one for each of fan buckets, all of 1, 4 or 7 bytes.
+-- A chunk is a string of fan counts, one for each bucket, all 1, 4 or 7 bytes wide.
 
 local function format(width)
 	return width == 1 and '<B' or width == 4 and '<I4' or '<I7'
@@ -12,7 +12,7 @@ local function cell(chunk, fan, at)
 	return (from_bytes(format(width), chunk, at * width + 1))
 end
 
--- with returns the chunk with another count at one place, wider if the count needs it.
+-- with returns the chunk with a new count at a place, widened if the count needs it.
 local function with(chunk, fan, at, v)
 	local width = #chunk / fan
 	local need = v < 256 and 1 or v < 4294967296 and 4 or 7
@@ -26,14 +26,14 @@ local function with(chunk, fan, at, v)
 	return sub(chunk, 1, at * width) .. to_bytes(format(width), v) .. sub(chunk, (at + 1) * width + 1)
 end
 
--- some returns the first place, from one on, that counts anything.
+-- some returns the first place, from a given one on, with hits.
 local function some(chunk, fan, from)
 	local width = #chunk / fan
 	local at = find(chunk, '[^%z]', from * width + 1)
 	return at and floor((at - 1) / width)
 end
 
--- sum adds up the counts from one place to before another.
+-- sum adds up the counts from one place up to, but not including, another.
 local function sum(chunk, fan, from, to)
 	local hits = 0
 	if #chunk == fan then
@@ -48,14 +48,14 @@ local function sum(chunk, fan, from, to)
 	return hits
 end
 
--- upto returns the chunk with zeros behind one place.
+-- upto returns the chunk with zeros after a place.
 local function upto(chunk, fan, at)
 	local left = (at + 1) * #chunk / fan
 	return sub(chunk, 1, left) .. string.rep('\0', #chunk - left)
 end
 
--- back_from returns the last place before one that holds a hit when some newer ones are left out, and how many of its
--- own are then left out. There are more hits before the one place than these.
+-- back_from removes newer hits from the places before a given one, newest first. It returns the last place that still has a
+-- hit, and how many of its own are removed. More hits than these must be there.
 local function back_from(chunk, fan, to, hits)
 	local from = 0
 	while to - from > 1 do

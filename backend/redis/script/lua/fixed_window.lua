@@ -1,5 +1,4 @@
--- fixed_window: the count of one epoch-aligned window in one field, its number and its hits, and, if there are any, how
--- many of these are leased.
+-- fixed_window: one epoch-aligned window. Its field has the window's number, its hits and, if any are leased, how many.
 
 algorithms[2] = function(limit) -- descriptors.FixedWindow
 	local name, width = limit.name, limit.width
@@ -11,7 +10,7 @@ algorithms[2] = function(limit) -- descriptors.FixedWindow
 		live, held, leased, changed = (now - now % width) / width, 0, 0, false
 		if value then
 			local bucket, hits = from_bytes('<I7I7', value)
-			held = bucket >= live and hits or 0 -- a window later than now's moves into it: the clock stepped back
+			held = bucket >= live and hits or 0 -- the clock stepped back: hits of a later window move into the present one
 			changed = bucket ~= live and hits > 0
 			if bucket >= live and #value > 14 then
 				leased = from_bytes('<I7', value, 15)

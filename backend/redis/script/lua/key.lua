@@ -1,20 +1,20 @@
--- The key of the check that is being decided, a hash. What a check changes is written together at its end.
+-- The key, a hash, of the present check. Its changes are written together at the end of the check.
 
-local ERASED = {} -- in place of a field that is to be removed
+local ERASED = {} -- marks a field to remove
 
 local key
-local chunks                    -- what is known of chunks: false if there is none; nil if nothing is known
+local chunks                    -- cached chunks; false: no such chunk; nil: not read yet
 local touched, touches = {}, 0  -- names of chunks that were changed
 local written, writes = {}, 0   -- names of fields and their values, one after the other
 local erased, erasures = {}, 0  -- names of fields
 local stepped                   -- the clock has stepped back over buckets with leases
 
--- clear_key clears what is known of the last key, and what an error has left unwritten.
+-- clear_key clears the cache of the last key, and changes that an error left unwritten.
 local function clear_key()
 	chunks, touches, writes, erasures = nil, 0, 0, 0
 end
 
--- get returns a chunk as the check has left it.
+-- get returns a chunk with the changes of this check.
 local function get(name)
 	chunks = chunks or {}
 	local chunk = chunks[name]
@@ -25,12 +25,12 @@ local function get(name)
 	return chunk
 end
 
--- write sets a field at the end of the check.
+-- write notes a field to set at the end of the check.
 local function write(name, value)
 	written[writes + 1], written[writes + 2], writes = name, value, writes + 2
 end
 
--- erase removes a field at the end of the check.
+-- erase notes a field to remove at the end of the check.
 local function erase(name)
 	erasures = erasures + 1
 	erased[erasures] = name
@@ -46,7 +46,7 @@ local function put(name, chunk)
 	end
 end
 
--- save writes what the check has changed.
+-- save writes the changes of the check.
 local function save()
 	for i = 1, touches do
 		local name = touched[i]
@@ -65,21 +65,21 @@ local function save()
 	clear_key()
 end
 
--- kept is until when a key is kept for hits that leave a window at a moment: up to a sixteenth of the window longer, so
--- that few of the buckets that begin have to prolong it.
+-- kept returns until when a key is kept for hits that leave their window at a moment: up to a sixteenth of the window longer,
+-- so that few new buckets have to prolong it.
 local function kept(moment, window)
 	local part = window / 16
 	return ceil(moment / part) * part
 end
 
--- spread is how many milliseconds longer than it needs the key is kept, by its hash tag: windows of all keys end at the
--- same moments, and the server would else have all of them to remove at once.
+-- spread returns how many milliseconds longer than needed the key is kept, by its hash tag: windows of all keys end at the same
+-- moments, and otherwise the server would have to remove all of them at once.
 local function spread()
 	return (byte(key, 7) * 64 + byte(key, 8)) % 1000
 end
 
--- keep makes sure that the key lasts until a moment. It returns until when it would have lasted, if it was to end
--- before: what dropped limits have left in it would now outlive its time, and is to be trimmed.
+-- keep makes the key last until a moment. If it prolonged the key, it returns the old end: the fields of dropped limits would
+-- now outlive their time, and have to be trimmed.
 local function keep(moment, now)
 	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
 	if left < needed then
@@ -88,8 +88,7 @@ local function keep(moment, now)
 	end
 end
 
--- broken is raised where fields do not fit each other. Somebody has changed them, and a script must never search
--- without end.
+-- broken raises an error if fields contradict each other: somebody has changed them, and a script must not search without end.
 local function broken()
 	error('the fields of ' .. key .. ' do not fit each other')
 end

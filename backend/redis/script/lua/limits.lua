@@ -1,34 +1,32 @@
--- What a check asks, as AppendArg packs it: its operation, its hits, what it asks about leases, if anything, and its
--- limits. A count asks for a lease: the hits wanted, the share of what remains that it may be, less the hits abandoned,
--- and the identity that the state is to have if it has none. A refund settles one: its hits, those unused, the moment of
--- its grant, and the identity of its state. Of each limit: the algorithm,
--- whether it charges though denied, the requests that fit at once, window, the width of its finest buckets, its name
--- among the key's fields, and how many buckets a chunk of each level has, finest first. A token bucket has no levels,
--- and in place of the width the requests that leak in a window.
+-- A question, as AppendArg packs it: operation, hits, a part about leases (or none), and limits. A count may ask for a lease:
+-- the wanted hits, the largest share of the rest, less abandoned hits, and an identity for a state that has none. A refund may
+-- settle a lease: its hits, the unused ones, the moment of its grant, and the identity of its state. A limit has: algorithm,
+-- whether it charges denied hits, the requests that fit at once, window, width of the finest buckets, the name of its field,
+-- and for each level, finest first, the buckets of a chunk. A token bucket has no levels, and instead of the width the requests
+-- that leak in a window.
 --
--- A limit has functions of its algorithm. It is loaded with what a key holds for it, changed, and saved, and then
--- serves the next key:
+-- A limit has the functions of its algorithm. It loads what a key holds, changes and saves it, and then serves the next key:
 --
---   load(now)             reads what counts now, and returns it
---   refund(hits)       takes away the newest hits, of which there are so many
---   settle(lease)         ends a lease: takes what is unused out of the bucket in which it was charged. It returns how
---                         many hits that were. Only windows lease
---   leased()              returns how many of the hits are leased and not settled
+--   load(now)             reads the hits that count now, and returns their number
+--   refund(hits)          removes the newest hits; so many must count
+--   settle(lease)         ends a lease: removes unused hits from the bucket in which they were charged, and returns how
+--                         many. Only windows lease
+--   leased()              returns how many hits are leased and not settled
 --   count(now, hits, granted)
---                         counts as many of the hits as there is room for. The last ones are granted by a lease: no
---                         refund takes them before their bucket is over. It returns what then counts; its field, if
---                         that is to be written, or ERASED; and until when the key lasted for what was loaded, false
---                         if that has not changed. Chunks are put.
---   hold(keep)            returns the first moment at which at most keep of the hits still count; there are more now
---   lasts()               returns the moment until which the key must last for the hits, 0 if there are none
+--                         counts hits, as many as there is room for. The last ones, granted, belong to a lease: no refund
+--                         takes them before their bucket has ended. It returns the hits that then count; the field to write,
+--                         if any, or ERASED; and until when the key had to last for the loaded hits, false if unchanged.
+--                         It puts changed chunks.
+--   hold(keep)            returns the first moment at which at most keep hits still count; more must count now
+--   lasts()               returns until when the key must last for the hits; 0 without hits
 --   look                  how many hits must fit for a look to pass
---   turns                 true if it begins anew at moments of the clock, also while nothing counts
+--   turns                 true if windows begin at fixed moments of the clock, even while nothing counts
 
-local MOST = 300 -- questions that are remembered, and sets of limits
+local MOST = 300 -- most cached questions, and most cached sets of limits
 
-local algorithms = {} -- by their numbers in Go: each gives a limit its functions
+local algorithms = {} -- by their numbers in Go: functions that give a limit its functions
 
--- later is an algorithm that is made when a limit first has it.
+-- later returns an algorithm that is made at its first use.
 local function later(make)
 	local made
 	return function(limit)
@@ -55,7 +53,7 @@ local function limits_of(packed)
 	return limits
 end
 
--- question returns what a check asks. The same is made once.
+-- question returns the parsed question of a check, from a cache if possible.
 local function question(packed)
 	local known = questions[packed]
 	if known then
@@ -84,7 +82,7 @@ local function question(packed)
 	end
 	known = {limits = limits, op = op, lease = lease, more = op == COUNT and min(hits, MAX_COUNT) or 0,
 		less = op == REFUND and hits or 0, size = op == COUNT and hits or op == REFUND and 0 or nil}
-	if lease then -- nobody asks the same again
+	if lease then -- not cached: the next question with a lease differs
 		return known
 	end
 	if asked == MOST then

@@ -1,10 +1,10 @@
--- What all limits of a check decide together; package window says the same in Go.
+-- The decision of all limits of a check, as package window makes it in Go.
 
 local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- resets returns how long an allowed check waits until a limit has more left.
+-- resets returns how long after an allowed check a limit has more left.
 local function resets(l, granted, now)
 	if l.held > 0 then
 		return l.hold(l.held + granted - 1) - now
@@ -12,10 +12,10 @@ local function resets(l, granted, now)
 	return l.turns and l.hold() - now or 0
 end
 
--- allow answers by the limit with the least left, of those with nothing left by the one whose reset is last. A check
--- that counts so many more hits may have filled limits: then it also answers when all of them have room for as many
--- again, in a longer reply. There a refund answers with what still counts, if leases kept it from all of its hits. Hits
--- granted besides do not count here: they are the caller's.
+-- allow answers by the limit with the least left; if several have nothing left, by the one that resets last. If the check's hits
+-- filled a limit, a longer reply also has the moment when all limits have room for as many again. A refund that leases
+-- prevented in part uses that reply for the hits that still count. Hits granted by a lease do not count here, as they are
+-- the caller's.
 local function allow(limits, count, asked, granted, now)
 	local more = asked.more
 	local strictest = 1
@@ -53,9 +53,9 @@ local function allow(limits, count, asked, granted, now)
 	return to_bytes('<Bdd', strictest - 1, l.before, reset)
 end
 
--- deny answers by the limit that denies for the longest. One that admitted the check makes the caller wait, too, if it
--- charged the check all the same and is full now. Where the check would fit beside what is not leased, it waits no longer
--- than until the last lease is settled. size is the hits of the check, nil for a look.
+-- deny answers by the limit that denies for the longest. A limit that admitted the check also makes the caller wait, if it
+-- charged the check and is full now. If the check would fit without the leased hits, it waits at most until the last lease
+-- is settled. size is the hits of the check, nil for a look.
 local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
 	local fits, settled = true, 0
@@ -88,7 +88,7 @@ local function deny(limits, size, now)
 	return to_bytes('<Bddd', strictest - 1, limits[strictest].before, reset, longest)
 end
 
--- prolong makes sure that the key lasts for what counts in it.
+-- prolong makes the key last for the hits that count in it.
 local function prolong(limits, now)
 	local ended, needed = 0, 0
 	for i = 1, #limits do
@@ -99,14 +99,13 @@ local function prolong(limits, now)
 	if needed > ended then
 		ended = keep(needed, now)
 		if ended then
-			pcall(trim, limits, ended, needed, now) -- the check is counted, whatever becomes of the rest
+			pcall(trim, limits, ended, needed, now) -- the check is counted, so an error in trim must not fail it
 		end
 	end
 end
 
--- settle ends a lease under limits that are loaded, and returns how many hits that took out of each count at least, and
--- the state's identity. It takes none if the lease is of another state than the key's, or if the clock has stepped back:
--- its bucket is another.
+-- settle ends a lease of loaded limits. It returns how many hits it removed from each count at least, and the state's identity.
+-- It removes none if the lease belongs to another state, or if the clock has stepped back, as then its bucket is another.
 local function settle(limits, lease)
 	local identity = not stepped and call('HGET', key, IDENTITY)
 	identity = identity and sub(identity, 1, 7)
@@ -121,7 +120,7 @@ local function settle(limits, lease)
 	return returned, identity
 end
 
--- identify returns the identity of the key's state, which leases now. If it has none it gets that which the lease brings.
+-- identify returns the identity of the key's state at a lease. A state without one gets the identity that the question brings.
 local function identify(lease, now)
 	local identity = not stepped and call('HGET', key, IDENTITY)
 	identity, stepped = identity and sub(identity, 1, 7) or lease.state, false

@@ -1,23 +1,21 @@
 -- sliding_log: every instant at which something was counted, and the total of the limit's hits up to it.
 --
--- What counts is the difference of two totals, the last one and the one before the first instant that has not left. So
--- nothing depends on how soon those that have left are removed. Totals go round at 2^53; what counts at the same time
--- is less.
+-- The hits that count are the last total less the total before the first instant in the window. So it does not matter how soon
+-- old instants are removed. Totals wrap around at 2^53; fewer hits count at a time.
 --
--- Instants stand in chunks, which are numbered: a total, then an instant and the total up to it, again and again, 7
--- bytes each. The last chunk, the tail, stands in the header until it is full, so most checks read and write the header
--- alone. It tells of the chunks from first on; others are left over, from low to before first and from last to before
--- high, and are removed by and by.
+-- Instants are in numbered chunks: a total, then pairs of an instant and the total up to it, 7 bytes each. The last chunk, the
+-- tail, is in the header until it is full, so most checks read and write only the header. The chunks from first on are in use;
+-- those from low to before first, and from last to before high, are garbage, and are removed bit by bit.
 
 algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local ROUND = 9007199254740992
-	local FULL = 7 + 32 * 14 -- bytes of a chunk
+	local FULL = 7 + 32 * 14 -- bytes of a full chunk
 	local SWEEP = 8          -- chunks that one check removes
 	local HEADER = 6 * 7
 	local name, window = limit.name, limit.window
-	-- What counts: all up to the total, but for those up to the base. The oldest instant that counts, and the newest.
+	-- The hits that count are those up to total less those up to base. The oldest and the newest instant that count.
 	local held, base, total, oldest, newest
-	-- The chunks: numbers, and the last one itself.
+	-- The numbers of the chunks, and the last chunk itself.
 	local first, last, low, high, tail
 	local changed, lasted
 
@@ -29,8 +27,8 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		return number == last and tail or get(name_of(number)) or broken()
 	end
 
-	-- seek returns the first of the instants that count which is later than a moment, or up to which so many hits
-	-- count: the number of its chunk, its place and the chunk.
+	-- seek returns the first counted instant after a moment, or the first up to which so many hits count: the number of its
+	-- chunk, its place and the chunk.
 	local function seek(moment, hits)
 		local function before(chunk, at)
 			local time, upto = from_bytes('<I7I7', chunk, 14 * at - 6)
@@ -63,8 +61,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		tail, base, held, first = to_bytes('<I7', total), total, 0, last
 	end
 
-	-- move lets go of what has left the window, and makes one instant, now, of all that are later: the clock stepped
-	-- back.
+	-- move drops instants that have left the window, and merges instants after now into now, as the clock stepped back.
 	local function move(now)
 		changed = true
 		if newest > now and oldest >= now then
@@ -132,7 +129,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		lasted = limit.lasts() ~= was and was
 	end
 
-	-- refund takes away all instants behind the one that has the last hit left, and a part of that.
+	-- refund removes all instants after the one with the last remaining hit, and a part of that one.
 	function limit.refund(hits)
 		changed = true
 		if hits == held then
@@ -153,7 +150,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		return from_bytes('<I7', chunk, 14 * at - 6) + window
 	end
 
-	-- sweep removes some of the chunks that are left over.
+	-- sweep removes some of the garbage chunks.
 	local function sweep()
 		for _ = 1, SWEEP do
 			if low < first then

@@ -1,24 +1,23 @@
--- sliding_window: buckets on several levels, and a running sum beside them.
+-- sliding_window: buckets on several levels, and their running sum.
 --
--- The buckets of a level stand in chunks, one for each bucket of the level above; fifteen of the coarsest level make a
--- chunk, too. A header holds the hits in the chunks, their oldest and newest finest bucket, how far old chunks have
--- been swept away, and the live bucket, which goes into the chunks only when it is over: most checks read and write
--- nothing but the header.
+-- The buckets of a level are in chunks, one chunk for each bucket of the level above; fifteen buckets of the coarsest level
+-- make a chunk. A header holds the hits in the chunks, their oldest and newest finest bucket, up to where old chunks have
+-- been removed, and the live bucket. The live bucket moves into the chunks after its end, so most checks read and write only
+-- the header.
 --
--- A lease's hits are charged when it is granted, and are used until its bucket is over. A header with leases also holds
--- how many hits of the live bucket, and how many of the newest, are leased and not settled. Until the live bucket is
--- over no refund takes those: they may be used yet.
+-- Leased hits are charged at the grant, and are used until their bucket ends. While hits are leased, the header also holds how
+-- many of them are in the live bucket, and how many in the newest, until they are settled. No refund takes those of the live
+-- bucket, as they may still be used.
 --
--- A coarse bucket is written once, when the newest bucket leaves it: until then its finer ones tell. It stays as it is
--- when its first buckets leave the window: whoever counts from the oldest bucket on begins on the finest level. So the
--- coarse buckets that hold the oldest or the newest bucket are not read, and a hit that comes or goes changes one
--- chunk.
+-- A coarse bucket is written once, when the newest bucket leaves it; until then its finer buckets have its hits. It does not
+-- change when its first buckets leave the window, since counting from the oldest bucket on begins on the finest level. So
+-- coarse buckets that contain the oldest or the newest bucket are not read, and a hit that comes or goes changes one chunk.
 --
--- What is left over is never read, and so need not be removed at once: buckets before the oldest, the chunk of a bucket
--- that counts nothing, chunks of the coarsest level that do not lie between the oldest and the newest. What stands in a
--- chunk behind the newest is zero. A chunk begins with zeros when the newest bucket enters it.
+-- Garbage is never read, so it may be removed later: buckets before the oldest, the chunk of a bucket without hits, chunks of
+-- the coarsest level outside oldest to newest. In a chunk everything after the newest bucket is zero. A chunk begins with
+-- zeros when the newest bucket enters it.
 --
--- Here is what nearly every check needs. What is rare is in wide_window.
+-- This file has what nearly every check needs; wide_window has the rest.
 
 local function sliding_window(limit)
 	local name, window, width = limit.name, limit.window, limit.width
@@ -27,10 +26,10 @@ local function sliding_window(limit)
 	local finest = wide.levels[1]
 	local fan = finest.fan
 	local held, total, oldest, newest, swept, at, live
-	local leased, newest_leased -- of the live bucket, and of the newest
+	local leased, newest_leased -- hits of the live bucket, and of the newest
 	local now_at, changed
 
-	-- rarely does what is in wide_window.
+	-- rarely calls a function of wide_window.
 	local function on_slow_path(what, ...)
 		wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live = total, oldest, newest, swept, at, live
 		local found = wide[what](wide, ...)
@@ -42,7 +41,7 @@ local function sliding_window(limit)
 		return (bucket + 1) * width + window
 	end
 
-	-- drop removes the buckets before the finest bucket from.
+	-- drop takes the buckets before the finest bucket from off the sum.
 	local function drop(from)
 		local chunk_name, begin = chunk_at(finest, oldest)
 		if from < begin + fan then
@@ -57,7 +56,7 @@ local function sliding_window(limit)
 		on_slow_path('drop', from)
 	end
 
-	-- move drops what has left the window, and moves what is later than now into now's bucket.
+	-- move drops buckets that have left the window, and moves hits after now into now's bucket.
 	local function move(from)
 		changed = true
 		stepped = stepped or leased + newest_leased > 0 and (live > 0 and at > now_at or total > 0 and newest > now_at)

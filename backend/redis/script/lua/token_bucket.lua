@@ -1,11 +1,11 @@
--- token_bucket: a count that leaks evenly, rate hits in a window. One field has the rate; when the bucket was last
--- changed; how long hits had been leaking then; and the hits that were counted since that leaking began. The arithmetic
--- is that of window.Tokens in Go, with the same doubles.
+-- token_bucket: a count that leaks evenly, rate hits in a window. Its field has the rate; the time of the last change; how long
+-- hits had then been leaking; and the hits counted since that leaking began. The arithmetic is that of window.Tokens in Go,
+-- with the same doubles.
 
 algorithms[4] = function(limit) -- descriptors.TokenBucket
 	local name, rate, window = limit.name, limit.rate, limit.window
-	-- What counts; the hits that were counted since a start, those included that have leaked; until when the key lasted
-	-- for what was loaded.
+	-- The hits that count; the hits counted since the start, leaked ones included; until when the key had to last for the
+	-- loaded hits.
 	local held, counted, start, saved
 	local changed, lasted
 
@@ -16,7 +16,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return hits < by and hits or by
 	end
 
-	-- leaks returns the first age at which so many hits have leaked, at least one and at most those of a window.
+	-- leaks returns the first age at which so many hits have leaked: at least 1, at most the rate.
 	local function leaks(hits, by)
 		if hits >= by then
 			return window
@@ -31,8 +31,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return age
 	end
 
-	-- carried returns for how long the next hit has been leaking by another rate than that by which hits leaked until
-	-- an age: the same share of it has leaked.
+	-- carried converts an age to another rate: the same share of the next hit has then leaked.
 	local function carried(age, was)
 		local hits = leaked(age, was)
 		if hits > 0 then
@@ -41,15 +40,13 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return min(floor(age * was / rate), leaks(1, rate) - 1)
 	end
 
-	-- drained is until when a key is kept for hits that leak by a rate. The two microseconds are more than doubles may
-	-- be wrong.
+	-- drained returns until when a key is kept for hits that leak at a rate. Two microseconds make up for rounding.
 	local function drained(from, hits, by)
 		local moment = from + hits * window / by + 2
 		return kept(moment < MAX_COUNT and moment or MAX_COUNT, window)
 	end
 
-	-- A clock that stepped back takes the whole state with it. Where the requests of a window have changed, what counts
-	-- leaks by the new ones from now on.
+	-- If the clock stepped back, the whole state moves back. If the rate has changed, hits leak at the new one from now on.
 	function limit.load(now)
 		local value = call('HGET', key, name)
 		held, counted, start, saved, changed, lasted = 0, 0, now, 0, false, false
@@ -86,7 +83,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		held, counted, changed = held - hits, counted - hits, true
 	end
 
-	-- A moment that is later than the last one that is told is told as that.
+	-- A later moment than the last one that a reply can hold is that one.
 	function limit.hold(keep)
 		local hits, moment = counted - keep, start
 		if hits > rate then

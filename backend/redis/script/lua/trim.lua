@@ -1,14 +1,14 @@
--- What limits leave behind that the configuration has dropped. A key that stays hot under others would keep it for
--- ever, so checks that prolong the key remove it, some at a time. What still counts stays: while a configuration is
--- rolled out both are asked.
+-- Removes the fields of limits that the configuration has dropped. A key that stays hot under other limits would keep them for
+-- ever, so checks that prolong the key remove some. Fields whose hits still count stay: during a rollout both configurations
+-- are in use.
 
 local function trimming()
-	local MANY = 128 -- fields that a hash has at most whose fields are looked at together
-	local PAGE = 20  -- fields of a larger one that are looked at in one check
+	local MANY = 128 -- a hash with at most so many fields is read as a whole
+	local PAGE = 20  -- fields of a larger hash that one check reads
 	local WIDTHS = {t = 50000, s = 1000000, m = 60000000, h = 3600000000, d = 86400000000}
 
-	-- ends tells, by the first letter of a header's name, from when on nothing counts that it tells of; nil if it is no
-	-- header. Fields of other letters stay.
+	-- ends has functions, by the first letter of a header's name, that return when the last hit of its limit stops counting;
+	-- nil if the field is no header. Fields with other letters stay.
 	local ends = {}
 
 	function ends.f(name, value)
@@ -37,25 +37,25 @@ local function trimming()
 
 	function ends.l(name, value)
 		local seconds = tonumber(sub(name, 2), 36)
-		if seconds and #value >= 49 then -- six numbers and a total; what follows are instants
+		if seconds and #value >= 49 then -- six numbers and a total, then instants
 			return #value > 49 and from_bytes('<I7', value, #value - 13) + seconds * 1000000 or 0
 		end
 	end
 
-	-- header_of is the name of the header that a chunk or a row of blanks belongs to, nil for other fields.
+	-- header_of returns the name of the header of a chunk or a field of blanks; nil for other fields.
 	local function header_of(field)
 		return string.match(field, '^(s%w+[tsmhd])%d....$') or string.match(field, '^(s%w+[tsmhd])0$')
 			or string.match(field, '^(l%w+):.......$')
 	end
 
-	-- belongs reports whether a field is one of limits of these names. Nearly all are chunks of sliding windows, which
-	-- their beginnings tell.
+	-- belongs reports whether a field belongs to a limit with one of these names. Nearly all fields are chunks of sliding windows,
+	-- whose names begin with the limit's.
 	local function belongs(own, field)
 		return byte(field) == 115 and own[sub(field, 1, -6)] or own[field] or own[header_of(field) or field]
 	end
 
-	-- strangers reports whether the hash, whose end was moved, may hold fields of other limits than those of these names.
-	-- It looks closely once in a window, but always where there are many fields: of these a check sees few.
+	-- strangers reports whether the prolonged hash may hold fields of other limits than these. It looks closely once in a window,
+	-- but always if there are many fields, of which a check sees few.
 	local function strangers(own, window, ended, needed)
 		local fields = call('HLEN', key)
 		if fields == 1 or fields > MANY then
@@ -71,8 +71,8 @@ local function trimming()
 		return false
 	end
 
-	-- page returns fields, their values, and whether these are all. Of a large hash it is a part, another one each
-	-- time; but of a hash that is packed, and may hold hundreds, Redis has no parts.
+	-- page returns fields, their values, and whether these are all. Of a large hash it returns another part each time; but Redis
+	-- returns a packed hash, which may have hundreds of fields, as a whole.
 	local function page(now)
 		if call('HLEN', key) <= MANY then
 			local fields = call('HKEYS', key)
@@ -87,11 +87,11 @@ local function trimming()
 		return fields, values, false
 	end
 
-	-- remove removes fields of dropped limits. The header of one that has chunks goes only together with all of these:
-	-- one that begins anew must not find any that it does not know of.
+	-- remove removes fields of dropped limits. It removes a header only together with all of its chunks: a limit that begins anew
+	-- must not find old chunks.
 	local function remove(own, now)
 		local fields, values, all = page(now)
-		local over, gone = {}, {} -- over says of a header whether what it tells of is over
+		local over, gone = {}, {} -- over: by header, whether nothing of its limit counts any more
 		for i, name in ipairs(fields) do
 			if #gone == MANY then
 				break
@@ -130,7 +130,7 @@ end
 
 local trim_key
 
--- trim looks after a key that was to end at a moment, and now must last until a later one.
+-- trim trims a key whose end was moved from one moment to a later one.
 local function trim(limits, ended, needed, now)
 	trim_key = trim_key or trimming()
 	trim_key(limits, ended, needed, now)

@@ -1,10 +1,10 @@
--- What a sliding window does only now and then: where what comes or goes is not in one chunk, and where the clock has
--- stepped back. Its functions are made when one of them is first needed.
+-- The rare work of a sliding window: when changes are in more than one chunk, or the clock has stepped back. Its functions are
+-- made at the first use of one of them.
 
-local NAMES = 100 -- names of chunks of a level that are remembered
+local NAMES = 100 -- most cached names of chunks of a level
 
--- levels_of says for each level how many finest buckets one of its buckets holds, and one of its chunks, and how many
--- of its buckets a chunk has.
+-- levels_of returns for each level: the finest buckets in one of its buckets, those in one of its chunks, and its buckets in a
+-- chunk.
 local function levels_of(name, fans)
 	local levels, per = {}, 1
 	for i = 1, #fans do
@@ -34,9 +34,9 @@ end
 local wide_window = {}
 
 local function wide_functions()
-	local SWEEP = 4     -- chunks that a check sweeps away
-	local RESTART = 64  -- the same when a window begins anew: all of a window by two levels
-	local LOOK_AT = 3   -- chunks read in search of one of these
+	local SWEEP = 4     -- most chunks that a check removes
+	local RESTART = 64  -- the same when a window begins anew: all chunks of a window of two levels
+	local LOOK_AT = 3   -- chunks that it may read for each of these
 	local FORGET = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
 	local Wide = {}
 
@@ -45,8 +45,8 @@ local function wide_functions()
 		return floor((finest - begin) / level.per)
 	end
 
-	-- chunk_of returns the chunk of a level that holds a finest bucket, nil if nothing in it counts, and its first
-	-- bucket. The chunk of the oldest and that of the newest bucket are there. Of others the bucket above tells.
+	-- chunk_of returns the chunk of a level with a finest bucket, nil if nothing in it counts, and its first bucket. The chunks of
+	-- the oldest and the newest bucket exist; for others the bucket above tells whether they do.
 	function Wide:chunk_of(level, finest)
 		local name, begin = chunk_at(self.levels[level], finest)
 		local above = self.levels[level + 1]
@@ -59,14 +59,14 @@ local function wide_functions()
 		return get(name), begin
 	end
 
-	-- drop removes the buckets before the finest bucket from.
+	-- drop takes the buckets before the finest bucket from off the sum.
 	function Wide:drop(from)
 		self.total = self.total - self:count(self.oldest, from)
 		self.oldest = self:seek(1, from)
 	end
 
-	-- count adds up the finest buckets from one to before another, none of them before the oldest, and all before the
-	-- newest: whole coarse buckets where there are any, finer ones on both sides of them.
+	-- count adds up the finest buckets from one up to, but not including, another; both lie between the oldest and the newest. It
+	-- uses whole coarse buckets, and finer ones on both sides of them.
 	function Wide:count(from, to)
 		local levels, hits, level = self.levels, 0, 1
 		while from < to do
@@ -87,9 +87,9 @@ local function wide_functions()
 		return hits
 	end
 
-	-- seek returns where the first bucket of a level begins that counts something, from a finest bucket on. It climbs
-	-- where a chunk ends, and descends where a bucket counts. Of the coarse buckets the newest is not written yet, but
-	-- counts. After some chunks, if that is given, it returns how far it came.
+	-- seek returns the beginning of the first bucket of a level with hits, from a finest bucket on. At the end of a chunk it climbs
+	-- a level, at a bucket with hits it descends. The newest coarse bucket has hits, though it is not written yet. With a bound
+	-- on chunks it stops there and returns how far it came.
 	function Wide:seek(level, from, most)
 		local levels, lowest = self.levels, level
 		while from <= self.newest do
@@ -110,7 +110,7 @@ local function wide_functions()
 				end
 				level = level - 1
 			elseif chunk ~= nil and level < #levels and from == begin and from > self.oldest then
-				broken() -- the bucket above counts, and none of these
+				broken() -- the bucket above has hits, and none of these has
 			else
 				from, level = begin + span, min(level + 1, #levels)
 			end
@@ -118,8 +118,8 @@ local function wide_functions()
 		broken()
 	end
 
-	-- back returns the finest bucket that holds a hit when some newer ones are left out, and how many of its own are
-	-- then left out. There are more hits in the chunks than these.
+	-- back removes newest hits from the chunks. It returns the last finest bucket that still has a hit, and how many of its own are
+	-- removed. The chunks must have more hits than these.
 	function Wide:back(hits)
 		local levels, level, finest = self.levels, 1, self.newest
 		while finest >= self.oldest do
@@ -140,7 +140,7 @@ local function wide_functions()
 		broken()
 	end
 
-	-- fold moves the hits of the finest bucket now_at and of all later ones into it, and makes it the live one.
+	-- fold moves the hits of all buckets after the finest bucket now_at into it, and makes it the live one.
 	function Wide:fold(now_at)
 		local later = self.total
 		if self.oldest < now_at then
@@ -150,7 +150,7 @@ local function wide_functions()
 		self.at, self.live = now_at, self.live + later
 	end
 
-	-- take_chunks takes the newest hits out of the chunks.
+	-- take_chunks removes the newest hits from the chunks.
 	function Wide:take_chunks(hits)
 		if hits == self.total then
 			self.total = 0
@@ -164,8 +164,8 @@ local function wide_functions()
 		self:truncate(finest)
 	end
 
-	-- truncate makes a finest bucket the newest. What stands behind it in its chunks is zeroed, so that they can grow
-	-- again, and what is found to be left over is removed. The rest stays until the key ends.
+	-- truncate makes a finest bucket the newest. It zeroes everything after it in its chunks, so that these can grow again, and
+	-- removes the garbage that it meets. The rest stays until the key ends.
 	function Wide:truncate(finest)
 		for i, level in ipairs(self.levels) do
 			local name, begin = chunk_at(self.levels[i], finest)
@@ -186,8 +186,7 @@ local function wide_functions()
 		self.newest = finest
 	end
 
-	-- evict removes the coarsest chunks that lie behind a finest bucket: none of them may be taken for one that counts
-	-- when the window moves on.
+	-- evict removes the coarsest chunks after a finest bucket, lest they are taken for chunks with hits when the window moves on.
 	function Wide:evict(finest)
 		local top = #self.levels
 		local span = self.levels[top].span
@@ -197,8 +196,8 @@ local function wide_functions()
 		end
 	end
 
-	-- restart makes ready for the first bucket of an empty window. What the window held goes. If that is too much for
-	-- one check, the rest is swept by the next ones.
+	-- restart prepares for the first bucket of an empty window. It removes the chunks of the old window; if these are too many for
+	-- one check, the next checks remove the rest.
 	function Wide:restart(at)
 		if self.newest > 0 then
 			self.oldest = self.newest
@@ -214,7 +213,7 @@ local function wide_functions()
 		end
 		if self.newest == 0 then
 			self.swept = at
-			-- Many chunks: a long value makes Redis index the fields before there are too many to do so.
+			-- Many chunks will come: a long value makes Redis index the fields now, while they are few.
 			if #self.levels > 2 then
 				put(self.name .. '0', string.rep(' ', 65))
 			end
@@ -222,10 +221,10 @@ local function wide_functions()
 		self.oldest = at
 	end
 
-	-- enter begins the chunks that the newest bucket enters as it moves on to a finest bucket. For those that it
-	-- leaves, the bucket above is written.
+	-- enter moves the newest bucket on to a finest bucket: it begins the chunks that it enters, and writes the bucket above each
+	-- chunk that it leaves.
 	function Wide:enter(at)
-		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, is no newest if nothing counts
+		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, does not count as newest if there are no hits
 		for i, level in ipairs(self.levels) do
 			local name, begin = chunk_at(self.levels[i], at)
 			if follows and self.newest >= begin then
@@ -243,8 +242,8 @@ local function wide_functions()
 		end
 	end
 
-	-- sweep removes chunks that lie wholly before the oldest bucket, some at a time, and returns whether none are left.
-	-- Without most, it removes a few. The buckets of the second level tell which chunks there are.
+	-- sweep removes chunks that lie wholly before the oldest bucket, at most most or, without it, a few. It returns whether none
+	-- are left. The buckets of the second level tell which chunks exist.
 	function Wide:sweep(most)
 		local levels = self.levels
 		local span = levels[1].span
