@@ -266,7 +266,8 @@ func (r *record) allKeys() []string {
 // work cleans up after a mover that died, moves what is planned, and stores the table of the end.
 func (m *mover) work(ctx context.Context, targets []string) error {
 	before := m.ring.table.Load()
-	if len(m.result.Partitions) > 0 || before.Left > 0 || !slices.Equal(before.Nodes, targets) {
+	m.table.Left = len(m.result.Partitions)
+	if m.table.Left > 0 || before.Left > 0 || !slices.Equal(before.Nodes, targets) {
 		if err := m.store(ctx); err != nil { // a node that is to get something is asked from now on
 			return err
 		}
@@ -293,9 +294,7 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 // unlock gives up the locks that there are, and with them the fence. What cannot be given up ends by itself.
 func (m *mover) unlock(ctx context.Context) {
 	for _, n := range m.live {
-		if _, err := m.swap(ctx, n, moverKey, m.lock, "", 0); err != nil {
-			m.log.Debug("a mover's lock ends by itself", "node", n, "error", err)
-		}
+		_, _ = m.swap(ctx, n, moverKey, m.lock, "", 0)
 	}
 }
 
@@ -336,12 +335,6 @@ func (m *mover) cleanUp(ctx context.Context) error {
 // store stores the table as the next version on all nodes.
 func (m *mover) store(ctx context.Context) error {
 	m.table.Version++
-	m.table.Left = 0
-	for _, one := range m.result.Partitions {
-		if !one.Moved {
-			m.table.Left++
-		}
-	}
 	for _, n := range m.live {
 		held, err := m.placement(ctx, n, m.table.text(), m.table.Version)
 		if err == nil && held != m.table.text() {

@@ -48,6 +48,7 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	}
 	one.Moved = true
 	m.table.At[p] = slices.Index(m.table.Nodes, one.To)
+	m.table.Left--
 	m.table.Bytes += one.Bytes
 	m.step("table")
 	if err := m.store(ctx); err != nil || one.Lost {

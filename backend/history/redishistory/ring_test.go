@@ -2,6 +2,7 @@ package redishistory
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +42,39 @@ func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 			t.Errorf("node %s holds %d of 256 partitions, want about a third", n.Addr, held)
 		}
 	}
+}
+
+// The version before had no table: each node has the names of all, by which partitions are placed.
+func TestRingOfNamesIsReadAndMoved(t *testing.T) {
+	old := rendezvous([]string{"redis-1:6379", "redis-2:6379", "redis-3:6379"}) // as that version placed them
+	if want := []int{2, 1, 0, 2, 2, 1, 0, 2, 1, 2, 1, 1, 1, 1, 2, 1}; !slices.Equal(old.At[:16], want) {
+		t.Errorf("the first partitions of a ring are at %v, and were at %v", old.At[:16], want)
+	}
+	nodes := shared(t, topology.Ring).Servers
+	names := slices.Sorted(slices.Values([]string{nodes[0].Addr, nodes[1].Addr}))
+	list := fmt.Sprintf("[%q,%q]", names[0], names[1])
+	c := &client{counted: make(map[history.ID]uint64)}
+	for _, n := range nodes[:2] {
+		n.Client().Set(t.Context(), placementKey, list, 0)
+		alone := opened(t, singleOf(n), fixed(start), nil)
+		for i := range 40 {
+			id := history.ID{Domain: "shop", Path: fmt.Sprint("p", i)}
+			if p := id.Partition(); names[topology.Rendezvous(names, []byte(partitionKey(p)))] == n.Addr {
+				apply(t, alone, p, history.Batch{Writer: "ann", Seq: uint64(i + 1), Increments: []history.Increment{{ID: id, Minute: start.Unix() / 60, Hits: 7}}})
+				c.counted[id] = 7
+			}
+		}
+	}
+	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	c.agree(t, s)
+	for i, want := range []string{list, list, ""} {
+		if got := nodes[i].Client().Get(t.Context(), placementKey).Val(); got != want {
+			t.Errorf("once read, node %d has the placement %q, want %q, which the version before can read", i, got, want)
+		}
+	}
+	move(t, s, MoveConfig{To: urlOf(nodes[1:]...)})
+	c.agree(t, s)
+	onlyAt(t, s, nodes...)
 }
 
 // The stored table rules: silent remapping would split series in two.
