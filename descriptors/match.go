@@ -38,6 +38,7 @@ func (m Match) ForOverride(l *Limit, c Charge) Match {
 type Config struct {
 	domains map[string]*Domain
 	rules   []*Rule
+	places  map[string]int // of each domain, the broken ones too
 	keys    Keys
 	broken  []string // sorted
 	hash    string
@@ -47,11 +48,16 @@ type Config struct {
 // not change; other configurations may have them too. Keys says how it writes the keys of counters. Broken names the
 // domains that are configured, but never without an error.
 func NewConfig(keys Keys, domains []*Domain, broken []string) *Config {
-	c := &Config{domains: make(map[string]*Domain), keys: keys, broken: slices.Sorted(slices.Values(broken))}
+	c := &Config{domains: make(map[string]*Domain), places: make(map[string]int), keys: keys, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
-		c.domains[d.Name] = d
+		c.domains[d.Name], c.places[d.Name] = d, 1+len(c.places)+len(c.rules)
 		d.indexOnce.Do(d.Root.index)
 		c.rules = append(c.rules, d.rules...)
+	}
+	for _, name := range c.broken {
+		if _, known := c.places[name]; !known {
+			c.places[name] = 1 + len(c.places) + len(c.rules)
+		}
 	}
 	c.hash = hashOf(c.domains, c.broken)
 	return c
@@ -100,6 +106,16 @@ func (c *Config) Enforces(domain string) bool {
 	d := c.domains[domain]
 	return d != nil && d.enforces
 }
+
+// Place returns where in a list of all that the configuration tells apart the descriptors of a domain stand which no rule
+// matches. Those of its rules follow, by their numbers. Of unknown domains it is 0.
+func (c *Config) Place(domain string) (at int, known bool) {
+	at, known = c.places[domain]
+	return at, known
+}
+
+// Places returns how long that list is.
+func (c *Config) Places() int { return 1 + len(c.places) + len(c.rules) }
 
 // Broken reports whether a domain's files have errors and never were good. It has no rules, nor a place in DomainNames.
 func (c *Config) Broken(domain string) bool {

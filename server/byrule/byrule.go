@@ -45,14 +45,22 @@ func New[T any](prepare func(e *Entry[T], rule *descriptors.Rule)) *Registry[T] 
 
 // Table finds the entries for the descriptors of one configuration. Tables before and after it find the same ones.
 type Table[T any] struct {
-	domains map[string]*domain[T]
-	unknown *Entry[T]
+	entries []*Entry[T] // by their places
 }
 
-// domain has the entries of a domain.
-type domain[T any] struct {
-	rules     []*Entry[T] // by their numbers
-	unmatched *Entry[T]
+// Place returns the place of a rule, or of what none matches if it is nil, given that of its domain; see
+// [descriptors.Config.Place].
+func Place(domain int, rule *descriptors.Rule) int {
+	if rule == nil {
+		return domain
+	}
+	return domain + 1 + rule.Number
+}
+
+// PlaceOf returns the place of a rule of a configuration, or of what none matches in a domain if it is nil.
+func PlaceOf(c *descriptors.Config, rule *descriptors.Rule, domain string) int {
+	at, _ := c.Place(domain)
+	return Place(at, rule)
 }
 
 // Table makes the table of a configuration that is about to be put in force, broken domains included.
@@ -62,14 +70,13 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	for _, e := range r.entries {
 		e.inForce = false
 	}
-	t := &Table[T]{domains: make(map[string]*domain[T], c.DomainCount())}
-	t.unknown = r.entry(Name{history.UnknownDomain, history.Unmatched}, nil)
+	t := &Table[T]{make([]*Entry[T], c.Places())}
+	t.entries[0] = r.entry(Name{history.UnknownDomain, history.Unmatched}, nil)
 	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
-		t.domains[name] = &domain[T]{unmatched: r.entry(Name{name, history.Unmatched}, nil)}
+		t.entries[PlaceOf(c, nil, name)] = r.entry(Name{name, history.Unmatched}, nil)
 	}
 	for _, rule := range c.Rules() {
-		in := t.domains[rule.Domain]
-		in.rules = append(in.rules, r.entry(Name{rule.Domain, rule.Path}, rule))
+		t.entries[PlaceOf(c, rule, rule.Domain)] = r.entry(Name{rule.Domain, rule.Path}, rule)
 	}
 	return t
 }
@@ -88,18 +95,8 @@ func (r *Registry[T]) entry(name Name, rule *descriptors.Rule) *Entry[T] {
 	return e
 }
 
-// Entry returns the entry of a rule of the table's configuration, or of what none matches if it is nil, and reports
-// whether the configuration has the domain. It neither waits nor allocates.
-func (t *Table[T]) Entry(rule *descriptors.Rule, domain string) (e *Entry[T], known bool) {
-	in, known := t.domains[domain]
-	switch {
-	case !known:
-		return t.unknown, false
-	case rule == nil:
-		return in.unmatched, true
-	}
-	return in.rules[rule.Number], true
-}
+// At returns what is kept at a place. It neither waits nor allocates.
+func (t *Table[T]) At(place int) *T { return &t.entries[place].Value }
 
 // All returns the entries of the latest table, and of rules that are gone and not forgotten yet, in no particular order.
 func (r *Registry[T]) All() []*Entry[T] {

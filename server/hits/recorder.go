@@ -68,18 +68,21 @@ func (r *Recorder) Learn(fine []history.ID) {
 // before and after it. Its methods may be called by any number of goroutines.
 type Table struct {
 	recorder *Recorder
+	config   *descriptors.Config
 	rules    *byrule.Table[Counter]
 }
 
 // Table makes the table of a configuration that is about to be put in force.
-func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
+func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, c, r.rules.Table(c)} }
 
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
-// it, or nil if none does. It neither waits nor allocates.
+// it, or nil if none does.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
-	e, _ := t.rules.Entry(rule, domain)
-	return &e.Value
+	return t.At(byrule.PlaceOf(t.config, rule, domain))
 }
+
+// At returns where the hits of a descriptor are counted, given its place; see [byrule.Place].
+func (t *Table) At(place int) *Counter { return t.rules.At(place) }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
 func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit.byName != nil }

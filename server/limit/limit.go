@@ -82,11 +82,10 @@ type Options struct {
 
 // rules are a configuration, and where is kept what becomes of each rule's requests.
 type rules struct {
-	config    *descriptors.Config
-	hits      *hits.Table
-	denials   *denials.Table
-	counts    *byrule.Table[ruleCounts]
-	replacing bool // some rule replaces others
+	config  *descriptors.Config
+	hits    *hits.Table
+	denials *denials.Table
+	counts  *byrule.Table[ruleCounts]
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
@@ -102,9 +101,7 @@ func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applyMu.Lock()
 	defer l.applyMu.Unlock()
-	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
-	l.inForce.Store(&rules{config: c, hits: l.recorder.Table(c), denials: l.Denials.Table(c), counts: l.counts.Table(c),
-		replacing: replacing})
+	l.inForce.Store(&rules{c, l.recorder.Table(c), l.Denials.Table(c), l.counts.Table(c)})
 	l.counts.Sweep(time.Now())
 }
 
@@ -117,21 +114,26 @@ func (l *Limiter) Config() *descriptors.Config {
 }
 
 // Decide fills in the call's verdict. Its errors are those above, or why a check has no answer; then there is no
-// verdict.
+// verdict but its Result.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
 	err := reject(r, c)
-	if c.Domain == "" || r == nil {
-		l.logInvalid(c, err)
-		return err
+	counted := c.Domain != "" && r != nil // by its domain
+	if counted {
+		known := false
+		c.place, known = r.config.Place(c.Domain)
+		c.UnknownDomain = !known
 	}
-	entry, known := r.counts.Entry(nil, c.Domain)
-	c.UnknownDomain = !known
 	if err == nil {
 		err = l.decide(ctx, r, c)
 	}
-	entry.Value.requests[c.Result(err)].Add(1)
-	l.logInvalid(c, err)
+	if err != nil {
+		c.Result = failed(err)
+		l.logInvalid(c, err)
+	}
+	if counted {
+		r.counts.At(c.place).requests[c.Counted()].Add(1)
+	}
 	if c.UnknownDomain && l.options.Log != nil {
 		l.logUnknown(c.Domain, r.config)
 	}
@@ -168,11 +170,11 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	c.rules = r
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
-	if r.replacing {
-		l.collectReplaced(r, c)
+	for i := range c.Descriptors {
+		l.match(c, &c.Descriptors[i])
 	}
 	for i := range c.Descriptors {
-		l.match(r, c, i)
+		l.check(c, i)
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
 	if len(c.checks) > 0 {
@@ -187,18 +189,15 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	l.conclude(c)
 	if !l.options.Unrecorded {
-		l.count(c)
-		if c.Over || c.Shadowed || c.ShadowOver {
-			c.keepDenials()
-		}
+		l.keep(c)
 	}
-	if c.Over && (l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain)) {
+	if c.Result != OverLimit {
+		return undecided
+	}
+	if l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain) {
 		l.refund(ctx, c)
 	}
-	if c.Over { // one denial is enough, whatever the others would be
-		return nil
-	}
-	return undecided
+	return nil // one denial is enough, whatever the others would be
 }
 
 // ask has the store decide checks. Why it decides none is then the answer to each.
@@ -214,11 +213,21 @@ func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []b
 func (l *Limiter) conclude(c *Call) {
 	refused, allQuotas := refused(c.Statuses)
 	for i := range c.Statuses {
-		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.Rule != nil && (allQuotas || !s.Quota) {
+		if s := &c.Statuses[i]; c.Message == "" && s.Outcome == Over && s.Rule != nil && (allQuotas || !s.Quota) {
 			c.Message = s.Rule.Message
 		}
 	}
-	c.Over, c.Shadowed = refused && !l.options.Shadow, refused && l.options.Shadow
+	if refused {
+		c.Result = l.refusal()
+	}
+}
+
+// refusal returns how a request ends that is over.
+func (l *Limiter) refusal() Result {
+	if l.options.Shadow {
+		return Shadowed
+	}
+	return OverLimit
 }
 
 // refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
@@ -229,8 +238,8 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 		s := &statuses[i]
 		switch {
 		case !s.Quota:
-			refused = refused || s.Over
-		case s.Over:
+			refused = refused || s.Outcome == Over
+		case s.Outcome == Over:
 			quotaOver = true
 		default:
 			quotaPasses = true
@@ -240,21 +249,23 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 	return refused || allQuotas, allQuotas
 }
 
-// collectReplaced collects the names that the rules of the request's descriptors replace.
-func (l *Limiter) collectReplaced(r *rules, c *Call) {
-	for i := range c.Descriptors {
-		d := &c.Descriptors[i]
-		rule := r.find(c.Domain, d.Entries).Rule
-		if rule == nil || len(rule.Replaces) == 0 || d.HasOverride && l.override(c, d) != nil {
-			continue
-		}
-		for _, name := range rule.Replaces {
+// match finds what applies to a descriptor alone, and collects the names of the limits that its rule replaces.
+func (l *Limiter) match(c *Call, d *Descriptor) {
+	m := match{Match: c.rules.find(c.Domain, d.Entries)}
+	if d.HasOverride && m.Found != descriptors.UnknownDomain {
+		m.own = l.override(c, d)
+	}
+	if c.UnknownDomain {
+		c.rules.hits.CountUnknownDomain()
+	}
+	if m.Rule != nil && m.own == nil {
+		for _, name := range m.Rule.Replaces {
 			if !slices.Contains(c.replaced, name) { // so that a long request does not make a long list
 				c.replaced = append(c.replaced, name)
 			}
 		}
 	}
-	c.ownLimits = c.ownLimits[:0] // match makes them
+	c.matches = append(c.matches, m)
 }
 
 // unreplaced returns those of some limits that no name replaces.
@@ -268,48 +279,42 @@ func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 	return c.ownLimits[n:len(c.ownLimits):len(c.ownLimits)]
 }
 
-// match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
-func (l *Limiter) match(r *rules, c *Call, i int) {
-	d, s := &c.Descriptors[i], &c.Statuses[i]
-	m := r.find(c.Domain, d.Entries)
-	var limits []descriptors.Limit
-	if d.HasOverride && m.Found != descriptors.UnknownDomain {
-		limits = l.override(c, d)
-	}
-	if c.UnknownDomain {
-		r.hits.CountUnknownDomain()
-	}
-	s.Override, s.Quota = limits != nil, l.options.Quota
-	replaced := !s.Override && len(c.replaced) > 0 && m.Rule != nil
+// check makes a check of descriptor i, unless nothing limits it.
+func (l *Limiter) check(c *Call, i int) {
+	d, s, m := &c.Descriptors[i], &c.Statuses[i], &c.matches[i]
+	s.Override, s.Quota = m.own != nil, l.options.Quota
+	replaced := m.Rule != nil && !s.Override && len(c.replaced) > 0
 	if replaced && m.Rule.ReplacedBy(c.replaced) {
 		return
 	}
 	s.Rule = m.Rule
-	p := pending{descriptor: i}
 	op, n := operation(d, c.Hits)
-	if op == backend.Count || op == backend.Refund && r.hits.CountsRefunds() {
-		p.hits = r.hits.Counter(m.Rule, c.Domain)
+	p := pending{descriptor: i, place: byrule.Place(c.place, m.Rule), recorded: op == backend.Count || op == backend.Refund && c.rules.hits.CountsRefunds()}
+	check := backend.Check{Limits: m.own, Op: op, Hits: n, Charge: chargeOf(m.Rule, d), Leases: l.options.Leases}
+	if m.Rule != nil {
+		check.OnFailure, check.Leases = m.Rule.OnFailure, m.Rule.Leases(l.options.Leases)
 	}
-	charge, keyed := chargeOf(m.Rule, d), m
+	keyed := m.Match
 	switch {
 	case s.Override:
-		keyed = m.ForOverride(&limits[0], charge)
+		keyed = m.ForOverride(&m.own[0], check.Charge)
 	case m.Rule == nil || m.Rule.Unlimited:
-		s.Unlimited = m.Rule != nil
-		if s.Quota = s.Quota && !s.Unlimited; op == backend.Count {
-			p.hits.RecordUnlimited(m.Rule, d.Entries, n)
+		if m.Rule != nil {
+			s.Outcome, s.Quota = Unlimited, false
+		}
+		if op == backend.Count {
+			c.rules.hits.At(p.place).RecordUnlimited(m.Rule, d.Entries, n)
 		}
 		return
 	default:
-		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		check.Limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
 		s.Quota, s.Metadata = s.Quota || m.Rule.Quota, m.Rule.Metadata
 	}
 	if replaced { // in part
-		limits = c.unreplaced(limits)
+		check.Limits = c.unreplaced(check.Limits)
 	}
-	l.addCheck(c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
-		Enforced: !p.shadow && !l.options.Shadow && !s.Quota,
-		Leases:   l.options.CanLease && m.Rule.Leases(l.options.Leases)})
+	check.Enforced, check.Leases = !p.shadow && !l.options.Shadow && !s.Quota, check.Leases && l.options.CanLease
+	l.addCheck(c, keyed, p, check)
 }
 
 // addCheck adds a check of a descriptor, under the key of a match.

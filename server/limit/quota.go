@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
+	"github.com/weirproxy/weir/server/byrule"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -109,7 +110,7 @@ func (l *Limiter) askAll(ctx context.Context, checks []backend.Check) []backend.
 
 func (q *Quota) check(op backend.Op, n uint64) backend.Check {
 	return backend.Check{Key: []byte(q.Key), Limits: q.Rule.Limits, Op: op, Hits: n, Charge: descriptors.ChargeAlways,
-		OnFailure: q.Rule.FailurePolicy()}
+		OnFailure: q.Rule.OnFailure}
 }
 
 // recordUsage records a report, given the check that charged it, or looked if nothing was let through, and its decision.
@@ -133,6 +134,7 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	}
 	d.Allowed, check.Hits, check.Charge = false, u.Denied, descriptors.ChargeAdmitted
 	counter.Record(&event, modes)
-	u.rules.denials.Note(u.Rule, u.Domain, !u.Enforced, &denials.Denial{At: u.At, Limit: check.Limits[d.Strictest],
-		Quota: u.Rule.Quota, Hits: u.Denied, Count: d.Before, RetryIn: d.RetryIn, Source: d.Source}, u.Descriptor)
+	denial := denials.Of(u.At, check, d)
+	denial.Quota = u.Rule.Quota
+	u.rules.denials.Note(byrule.PlaceOf(u.rules.config, u.Rule, u.Domain), !u.Enforced, &denial, u.Descriptor)
 }

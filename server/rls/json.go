@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/weirproxy/weir/server/limit"
 )
 
 // MaxRequest is the largest request, in bytes, that is answered by its rules; one of up to MaxMessage is answered as too
@@ -54,7 +56,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, status.Convert(err).Message(), httpStatus)
 		return
 	}
-	writeJSON(w, out.encoded, in.Over)
+	writeJSON(w, out.encoded, in.Result == limit.OverLimit)
 }
 
 // read reads a request in JSON, unless its client leaves before it is its turn.
