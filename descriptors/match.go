@@ -107,15 +107,15 @@ func (c *Config) Enforces(domain string) bool {
 	return d != nil && d.enforces
 }
 
-// Place returns where in a list of all that the configuration tells apart the descriptors of a domain stand which no rule
-// matches. Those of its rules follow, by their numbers. Of unknown domains it is 0.
-func (c *Config) Place(domain string) (at int, known bool) {
-	at, known = c.places[domain]
-	return at, known
+// Place returns the place of a rule in a list of all that the configuration tells apart, or, for no rule (nil), that of
+// what no rule of the domain matches: 0 of all unknown domains.
+func (c *Config) Place(domain string, rule *Rule) int {
+	at := c.places[domain]
+	if rule != nil {
+		at += 1 + rule.Number
+	}
+	return at
 }
-
-// Places returns how long that list is.
-func (c *Config) Places() int { return 1 + len(c.places) + len(c.rules) }
 
 // Broken reports whether a domain's files have errors and never were good. It has no rules, nor a place in DomainNames.
 func (c *Config) Broken(domain string) bool {

@@ -45,22 +45,7 @@ func New[T any](prepare func(e *Entry[T], rule *descriptors.Rule)) *Registry[T] 
 
 // Table finds the entries for the descriptors of one configuration. Tables before and after it find the same ones.
 type Table[T any] struct {
-	entries []*Entry[T] // by their places
-}
-
-// Place returns the place of a rule, or of what none matches if it is nil, given that of its domain; see
-// [descriptors.Config.Place].
-func Place(domain int, rule *descriptors.Rule) int {
-	if rule == nil {
-		return domain
-	}
-	return domain + 1 + rule.Number
-}
-
-// PlaceOf returns the place of a rule of a configuration, or of what none matches in a domain if it is nil.
-func PlaceOf(c *descriptors.Config, rule *descriptors.Rule, domain string) int {
-	at, _ := c.Place(domain)
-	return Place(at, rule)
+	entries []*Entry[T] // by [descriptors.Config.Place]
 }
 
 // Table makes the table of a configuration that is about to be put in force, broken domains included.
@@ -70,13 +55,14 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	for _, e := range r.entries {
 		e.inForce = false
 	}
-	t := &Table[T]{make([]*Entry[T], c.Places())}
+	names := slices.Concat(c.DomainNames(), c.BrokenNames())
+	t := &Table[T]{make([]*Entry[T], 1+len(names)+len(c.Rules()))}
 	t.entries[0] = r.entry(Name{history.UnknownDomain, history.Unmatched}, nil)
-	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
-		t.entries[PlaceOf(c, nil, name)] = r.entry(Name{name, history.Unmatched}, nil)
+	for _, name := range names {
+		t.entries[c.Place(name, nil)] = r.entry(Name{name, history.Unmatched}, nil)
 	}
 	for _, rule := range c.Rules() {
-		t.entries[PlaceOf(c, rule, rule.Domain)] = r.entry(Name{rule.Domain, rule.Path}, rule)
+		t.entries[c.Place(rule.Domain, rule)] = r.entry(Name{rule.Domain, rule.Path}, rule)
 	}
 	return t
 }

@@ -64,7 +64,7 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Note counts a denial of what stands at a place, see [byrule.Place], and keeps it as the last one there and among the
+// Note counts a denial by the rule at a place of the table's configuration, and keeps it as the rule's last and among the
 // recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial and for
 // other denials, and allocates only for those that it keeps.
 func (t *Table) Note(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {

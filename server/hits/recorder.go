@@ -78,10 +78,10 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, c, r.r
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
 // it, or nil if none does.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
-	return t.At(byrule.PlaceOf(t.config, rule, domain))
+	return t.At(t.config.Place(domain, rule))
 }
 
-// At returns where the hits of a descriptor are counted, given its place; see [byrule.Place].
+// At returns where the hits of a descriptor are counted, given the place of its rule.
 func (t *Table) At(place int) *Counter { return t.rules.At(place) }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
@@ -118,6 +118,13 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 type Totals struct {
 	Domain, Path                         string
 	Within, Over, Shadow, Degraded, Near uint64
+}
+
+// Hits returns all hits.
+func (t Totals) Hits() uint64 { return t.Within + t.Over + t.Shadow + t.Degraded }
+
+func (t *Totals) byOutcome() [history.Outcomes]*uint64 {
+	return [history.Outcomes]*uint64{&t.Within, &t.Over, &t.Shadow, &t.Degraded, &t.Near}
 }
 
 // Totals returns the totals of each rule of the latest table, of those that are gone and not forgotten yet, and of what

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -17,9 +16,8 @@ type Call struct {
 	Request
 	Verdict
 
-	rules     *rules // that decide it; nil if none did
-	place     int    // of what no rule matches in its domain; see descriptors.Config.Place
-	matches   []match
+	rules     *rules    // that decide it; nil if none did
+	matches   []match   // of each descriptor
 	pending   []pending // of each check
 	checks    []backend.Check
 	decisions []backend.Decision
@@ -38,7 +36,7 @@ type match struct {
 // pending is what is known of a check besides, until its decision is recorded.
 type pending struct {
 	descriptor int
-	place      int      // of what is kept for its rule
+	place      int      // of its rule
 	shadow     bool     // the limit is that of a rule in shadow mode
 	recorded   bool     // its hits are; not those of looks, nor of refunds where nobody reads them
 	key        hits.Key // of the check there
@@ -179,17 +177,6 @@ func (v *Verdict) Counted() Result {
 		return TooLarge
 	}
 	return v.Result
-}
-
-// failed returns how a request ends that has no verdict.
-func failed(err error) Result {
-	switch {
-	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors):
-		return Invalid
-	case errors.Is(err, ErrNoConfig), errors.Is(err, ErrBrokenDomain):
-		return Unconfigured
-	}
-	return Unavailable
 }
 
 // String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.

@@ -117,22 +117,20 @@ func (l *Limiter) Config() *descriptors.Config {
 // verdict but its Result.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	err := reject(r, c)
-	counted := c.Domain != "" && r != nil // by its domain
+	place, counted := 0, c.Domain != "" && r != nil
 	if counted {
-		known := false
-		c.place, known = r.config.Place(c.Domain)
-		c.UnknownDomain = !known
+		place = r.config.Place(c.Domain, nil)
+		c.UnknownDomain = place == 0
 	}
-	if err == nil {
+	var err error
+	if c.Result, err = reject(r, c); err == nil {
 		err = l.decide(ctx, r, c)
 	}
-	if err != nil {
-		c.Result = failed(err)
-		l.logInvalid(c, err)
-	}
 	if counted {
-		r.counts.At(c.place).requests[c.Counted()].Add(1)
+		r.counts.At(place)[c.Counted()].Add(1)
+	}
+	if c.Result == Invalid {
+		l.logInvalid(c, err)
 	}
 	if c.UnknownDomain && l.options.Log != nil {
 		l.logUnknown(c.Domain, r.config)
@@ -147,19 +145,19 @@ func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 
-// reject returns why there is no verdict on a call, nil if there will be one. r is nil before the first configuration.
-func reject(r *rules, c *Call) error {
+// reject returns why there is no verdict on a call, OK if there will be one. r is nil before the first configuration.
+func reject(r *rules, c *Call) (Result, error) {
 	switch {
 	case c.Domain == "":
-		return ErrNoDomain
+		return Invalid, ErrNoDomain
 	case len(c.Descriptors) == 0 && !c.Cut:
-		return ErrNoDescriptors
+		return Invalid, ErrNoDescriptors
 	case r == nil:
-		return ErrNoConfig
+		return Unconfigured, ErrNoConfig
 	case r.config.Broken(c.Domain):
-		return fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
+		return Unconfigured, fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
 	}
-	return nil
+	return OK, nil
 }
 
 func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
@@ -191,13 +189,16 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	if !l.options.Unrecorded {
 		l.keep(c)
 	}
-	if c.Result != OverLimit {
+	if c.Result != OverLimit { // one denial is enough, whatever the others would be
+		if undecided != nil {
+			c.Result = Unavailable
+		}
 		return undecided
 	}
 	if l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain) {
 		l.refund(ctx, c)
 	}
-	return nil // one denial is enough, whatever the others would be
+	return nil
 }
 
 // ask has the store decide checks. Why it decides none is then the answer to each.
@@ -289,7 +290,7 @@ func (l *Limiter) check(c *Call, i int) {
 	}
 	s.Rule = m.Rule
 	op, n := operation(d, c.Hits)
-	p := pending{descriptor: i, place: byrule.Place(c.place, m.Rule), recorded: op == backend.Count || op == backend.Refund && c.rules.hits.CountsRefunds()}
+	p := pending{descriptor: i, place: c.rules.config.Place(c.Domain, m.Rule), recorded: op == backend.Count || op == backend.Refund && c.rules.hits.CountsRefunds()}
 	check := backend.Check{Limits: m.own, Op: op, Hits: n, Charge: chargeOf(m.Rule, d), Leases: l.options.Leases}
 	if m.Rule != nil {
 		check.OnFailure, check.Leases = m.Rule.OnFailure, m.Rule.Leases(l.options.Leases)

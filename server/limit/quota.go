@@ -7,7 +7,6 @@ import (
 
 	"github.com/weirproxy/weir/backend"
 	"github.com/weirproxy/weir/descriptors"
-	"github.com/weirproxy/weir/server/byrule"
 	"github.com/weirproxy/weir/server/denials"
 	"github.com/weirproxy/weir/server/hits"
 )
@@ -136,5 +135,5 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	counter.Record(&event, modes)
 	denial := denials.Of(u.At, check, d)
 	denial.Quota = u.Rule.Quota
-	u.rules.denials.Note(byrule.PlaceOf(u.rules.config, u.Rule, u.Domain), !u.Enforced, &denial, u.Descriptor)
+	u.rules.denials.Note(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
 }

@@ -42,10 +42,8 @@ func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 
 // logInvalid logs a request that is wrong itself: its error lets it pass wherever Envoy's failure_mode_deny is off.
 func (l *Limiter) logInvalid(c *Call, err error) {
-	if c.Result == Invalid {
-		l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Shown(c.Domain), "reason", err,
-			"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)
-	}
+	l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Shown(c.Domain), "reason", err,
+		"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)
 }
 
 // everyMinute lets one line through in a minute, as clients may cause any number. Any number of goroutines may use it.
