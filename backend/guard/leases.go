@@ -238,7 +238,10 @@ func (q *pendingLease) Done(d *backend.Decision) {
 		l.grants.Add(1)
 		k.abandoned.add(k.unused, longest(k.limits), q.sent)
 		l.lapse(k) // one that could not be settled
-		k.begin(q, d)
+		lasts := q.Lasts(k.limits)
+		k.granted, k.unused, k.state, k.chargedAt = q.Hits, q.Hits, q.State, q.Now
+		k.bucketEnds, k.ends = q.sent.Add(lasts), q.sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
+		k.strictest, k.before, k.remaining, k.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, q.sent.Add(d.ResetIn)
 	case !unasked(d.Err): // the limit is near, or the store is slow: a check with a question costs it twice as much
 		k.askAfter = q.sent.Add(grantPause)
 		if d.Err != nil { // the store may have granted what nobody will use
@@ -251,14 +254,6 @@ func (q *pendingLease) Done(d *backend.Decision) {
 func unasked(err error) bool {
 	reason := backend.ReasonOf(err)
 	return err != nil && (reason == backend.Down || reason == backend.Busy)
-}
-
-// begin begins the lease that the store has granted.
-func (k *lease) begin(q *pendingLease, d *backend.Decision) {
-	lasts, sent := q.Lasts(k.limits), q.sent
-	k.granted, k.unused, k.state, k.chargedAt = q.Hits, q.Hits, q.State, q.Now
-	k.bucketEnds, k.ends = sent.Add(lasts), sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
-	k.strictest, k.before, k.remaining, k.resetAt = d.Strictest, d.Before+q.check.Hits, d.Remaining, sent.Add(d.ResetIn)
 }
 
 // addUnused adds to the answer to a look what this process may admit by a lease of the key.

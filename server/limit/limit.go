@@ -334,12 +334,7 @@ func (l *Limiter) addCheck(c *Call, keyed descriptors.Match, p pending, check ba
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.
 func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match {
-	for i := range d {
-		if d[i].Key == "" {
-			return descriptors.Match{}
-		}
-	}
-	if len(d) == 0 {
+	if len(d) == 0 || slices.ContainsFunc(d, func(e descriptors.Entry) bool { return e.Key == "" }) {
 		return descriptors.Match{}
 	}
 	return r.config.Match(domain, d)
