@@ -93,7 +93,7 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 		count("path", "/")
 		own("a:x.1", "b")
 		own("a", strings.Repeat("b", maxValue))
-		table.CountUnknownDomain()
+		r.CountUnknownDomain()
 		r.Table(none)
 		for range 4 { // what is gone is forgotten
 			now = now.Add(byrule.Grace)

@@ -67,13 +67,12 @@ func (r *Recorder) Learn(fine []history.ID) {
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables
 // before and after it. Its methods may be called by any number of goroutines.
 type Table struct {
-	recorder *Recorder
-	config   *descriptors.Config
-	rules    *byrule.Table[Counter]
+	*byrule.Table[Counter]
+	config *descriptors.Config
 }
 
 // Table makes the table of a configuration that is about to be put in force.
-func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, c, r.rules.Table(c)} }
+func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r.rules.Table(c), c} }
 
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
 // it, or nil if none does.
@@ -81,16 +80,13 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	return t.At(t.config.Place(domain, rule))
 }
 
-// At returns where the hits of a descriptor are counted, given the place of its rule.
-func (t *Table) At(place int) *Counter { return t.rules.At(place) }
-
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
-func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit.byName != nil }
+func (r *Recorder) CountsRefunds() bool { return r.ratelimit.byName != nil }
 
 // CountUnknownDomain counts a descriptor of a domain that the configuration lacks, as envoyproxy/ratelimit does.
-func (t *Table) CountUnknownDomain() {
-	if t.recorder.ratelimit.byName != nil {
-		t.recorder.notFound.Add(1)
+func (r *Recorder) CountUnknownDomain() {
+	if r.ratelimit.byName != nil {
+		r.notFound.Add(1)
 	}
 }
 

@@ -257,7 +257,7 @@ func (l *Limiter) match(c *Call, d *Descriptor) {
 		m.own = l.override(c, d)
 	}
 	if c.UnknownDomain {
-		c.rules.hits.CountUnknownDomain()
+		l.recorder.CountUnknownDomain()
 	}
 	if m.Rule != nil && m.own == nil {
 		for _, name := range m.Rule.Replaces {
@@ -290,7 +290,8 @@ func (l *Limiter) check(c *Call, i int) {
 	}
 	s.Rule = m.Rule
 	op, n := operation(d, c.Hits)
-	p := pending{descriptor: i, place: c.rules.config.Place(c.Domain, m.Rule), recorded: op == backend.Count || op == backend.Refund && c.rules.hits.CountsRefunds()}
+	p := pending{descriptor: i, place: c.rules.config.Place(c.Domain, m.Rule),
+		recorded: op == backend.Count || op == backend.Refund && l.recorder.CountsRefunds()}
 	check := backend.Check{Limits: m.own, Op: op, Hits: n, Charge: chargeOf(m.Rule, d), Leases: l.options.Leases}
 	if m.Rule != nil {
 		check.OnFailure, check.Leases = m.Rule.OnFailure, m.Rule.Leases(l.options.Leases)

@@ -63,7 +63,7 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 			continue
 		case u.Key == "":
 			if u.Found == descriptors.UnknownDomain {
-				u.rules.hits.CountUnknownDomain()
+				l.recorder.CountUnknownDomain()
 			}
 			u.rules.hits.Counter(u.Rule, u.Domain).RecordUnlimited(u.Rule, u.Descriptor, u.Allowed+u.Denied)
 			continue
