@@ -3,6 +3,7 @@ package rls
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -43,21 +44,15 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 		}
 		dst = appendDenial(dst, "denied", c.Domain, denier, retryIn(c.Statuses))
 	}
-	if denier := shadowDenier(&c.Verdict); denier != nil {
+	if i := slices.IndexFunc(c.Statuses, shadowOver); i >= 0 {
+		denier := &c.Statuses[i]
 		return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 	}
 	return dst
 }
 
-// shadowDenier returns the first status that would refuse the request, were its rule not in shadow mode; nil for none.
-func shadowDenier(v *limit.Verdict) *limit.Status {
-	for i := range v.Statuses {
-		if v.Statuses[i].Outcome == limit.ShadowOver {
-			return &v.Statuses[i]
-		}
-	}
-	return nil
-}
+// shadowOver reports whether a descriptor would refuse its request, were its rule not in shadow mode.
+func shadowOver(s limit.Status) bool { return s.Outcome == limit.ShadowOver }
 
 // denying returns the status that refuses the request, or would but for shadow mode; nil for none. It is the one with
 // the longest wait; if only quotas are over, the one with the shortest.

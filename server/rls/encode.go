@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,7 +42,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 
 // explainsDenial reports whether dynamic metadata tell what refused, or would but for shadow mode, or an unknown domain.
 func (o *Options) explainsDenial(v *limit.Verdict) bool {
-	return o.DeniedMetadata && (v.Result != limit.OK || v.UnknownDomain || shadowDenier(v) != nil)
+	return o.DeniedMetadata && (v.Result != limit.OK || v.UnknownDomain || slices.ContainsFunc(v.Statuses, shadowOver))
 }
 
 func appendStatus(dst []byte, s *limit.Status) []byte {
