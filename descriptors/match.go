@@ -45,6 +45,7 @@ func (m Match) ForOverride(l *Limit, c Charge) Match {
 type Config struct {
 	domains map[string]*Domain
 	rules   []*Rule
+	places  map[string]int // of each domain, the broken ones too
 	keys    Keys
 	broken  []string // sorted
 	hash    string
@@ -54,11 +55,16 @@ type Config struct {
 // not change; other configurations may have them too. Keys says how it writes the keys of counters. Broken names the
 // domains that are configured, but never without an error.
 func NewConfig(keys Keys, domains []*Domain, broken []string) *Config {
-	c := &Config{domains: make(map[string]*Domain), keys: keys, broken: slices.Sorted(slices.Values(broken))}
+	c := &Config{domains: make(map[string]*Domain), places: make(map[string]int), keys: keys, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
-		c.domains[d.Name] = d
+		c.domains[d.Name], c.places[d.Name] = d, 1+len(c.places)+len(c.rules)
 		d.indexOnce.Do(d.Root.index)
 		c.rules = append(c.rules, d.rules...)
+	}
+	for _, name := range c.broken {
+		if _, known := c.places[name]; !known {
+			c.places[name] = 1 + len(c.places) + len(c.rules)
+		}
 	}
 	c.hash = hashOf(c.domains, c.broken)
 	return c
@@ -106,6 +112,16 @@ func (c *Config) RefundsOnDeny(domain string) bool {
 func (c *Config) Enforces(domain string) bool {
 	d := c.domains[domain]
 	return d != nil && d.enforces
+}
+
+// Place returns the place of a rule in a list of all that the configuration tells apart, or, for no rule (nil), that of
+// what no rule of the domain matches: 0 of all unknown domains.
+func (c *Config) Place(domain string, rule *Rule) int {
+	at := c.places[domain]
+	if rule != nil {
+		at += 1 + rule.Number
+	}
+	return at
 }
 
 // Broken reports whether a domain's files have errors and never were good. It has no rules, nor a place in DomainNames.

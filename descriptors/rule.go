@@ -69,18 +69,9 @@ func DescribeLimits(limits ...Limit) string {
 	return strings.Join(texts, ", ")
 }
 
-// FailurePolicy returns what becomes of the rule's hits while no store decides: PolicyDefault for no rule (nil).
-func (r *Rule) FailurePolicy() Policy {
-	if r == nil {
-		return PolicyDefault
-	}
-	return r.OnFailure
-}
-
-// Leases reports whether a process leases hits of the rule's keys: as it does by default where the rule says nothing,
-// and for keys of no rule (nil).
+// Leases reports whether a process leases hits of the rule's keys: as it does by default where the rule says nothing.
 func (r *Rule) Leases(byDefault bool) bool {
-	if r == nil || r.Lease == nil {
+	if r.Lease == nil {
 		return byDefault
 	}
 	return *r.Lease

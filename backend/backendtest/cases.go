@@ -206,11 +206,8 @@ func testMisuse(t *testing.T, s Store) {
 	s.SetTime(start)
 	limits := []descriptors.Limit{NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingWindow, 0)}
 	for what, checks := range map[string][]backend.Check{
-		"no key":        {{Limits: limits}},
-		"no limit":      {{Key: []byte("key")}},
-		"no true limit": {{Key: []byte("key"), Limits: make([]descriptors.Limit, 1)}},
-		"a log and others": {{Key: []byte("key"), Limits: append(limits[:1:1],
-			NewLimit(t, 3, descriptors.Minute, 1, descriptors.SlidingLog, 0))}},
+		"no key":            {{Limits: limits}},
+		"no limit":          {{Key: []byte("key")}},
 		"too few decisions": {{Key: []byte("key"), Limits: limits}, {Key: []byte("key"), Limits: limits}},
 	} {
 		if err := s.Counter.Decide(context.Background(), checks, make([]backend.Decision, 1)); err == nil {

@@ -123,9 +123,9 @@ type settlement struct {
 
 // plan is how a check is decided.
 type plan struct {
-	decided bool           // without the store
-	denial  denialPlace    // where its denial is kept
-	lease   *backend.Lease // what the store is asked about leases; nil: nothing
+	decided bool          // without the store
+	denial  denialPlace   // where its denial is kept
+	lease   *pendingLease // that the store is asked for; nil: none
 }
 
 // Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
@@ -221,8 +221,10 @@ func (g *Guard) askRest(ctx context.Context, c *call) error {
 		for ; len(settlements) > 0 && settlements[0].before == i; settlements = settlements[1:] {
 			*c.part.Add(c.checks, i) = settlements[0].check
 		}
-		if !c.plans[i].decided {
-			c.addTo(&c.part, i).Lease = c.plans[i].lease
+		if p := &c.plans[i]; !p.decided {
+			if check := c.addTo(&c.part, i); p.lease != nil {
+				check.Lease = &p.lease.Lease
+			}
 		}
 	}
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
@@ -274,7 +276,7 @@ func (g *Guard) record(c *call, err error) (away bool) {
 		}
 		away = away || d.Err != nil
 		if p.lease != nil {
-			g.leases.answer(check, d, p.lease, c.began)
+			p.lease.Done(d)
 		}
 		switch {
 		case check.Op == backend.Refund:

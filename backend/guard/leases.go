@@ -57,8 +57,8 @@ type leaseShard struct {
 	size atomic.Int32      // leases
 }
 
-// lease is what is known of the leases of a key under some limits: the last one, until it is settled, and the question
-// for the next one. Its times are on the monotonic clock, but for chargedAt.
+// lease is what is known of the leases of a key under some limits: the last one, until it is settled, and the next one
+// that is asked for. Its times are on the monotonic clock, but for chargedAt.
 type lease struct {
 	next            *lease // of the same key under other limits
 	limits          []descriptors.Limit
@@ -72,9 +72,18 @@ type lease struct {
 	before, remaining uint64    // of the strictest limit: what counts as far as this process knows, and what remains
 	resetAt           time.Time // of the strictest limit
 
-	pending   *backend.Lease // the question for a lease, without an answer yet; nil: none
-	askAfter  time.Time      // no lease is asked for until then, as none was granted
+	pending   *pendingLease // nil: none
+	askAfter  time.Time     // no lease is asked for until then, as none was granted
 	abandoned abandoned
+}
+
+// pendingLease is what the store is asked for with a check. Done has to be told what was decided, or the key never
+// leases again.
+type pendingLease struct {
+	backend.Lease
+	of    *leases
+	check *backend.Check
+	sent  time.Time
 }
 
 func (l *leases) init(enabled bool, replicas func() int) {
@@ -98,12 +107,11 @@ func (sh *leaseShard) find(key []byte, limits []descriptors.Limit) *lease {
 }
 
 // decide decides check i of a call by a lease, and reports whether it could. Else the call settles before it the leases of
-// the key that count in the same states, and decide returns the question for a lease that the check brings along, nil for
-// none. answer has to be told what the store says.
+// the key that count in the same states, and decide returns the lease that the check is to ask for, nil for none.
 //
 // Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
 // operator, which does not lease, is for all at once.
-func (l *leases) decide(of *call, i int) (decided bool, q *backend.Lease) {
+func (l *leases) decide(of *call, i int) (decided bool, asks *pendingLease) {
 	c, now := &of.checks[i], of.began
 	wanted := c.Leases && c.Rate >= minLeaseRate && len(c.Key) <= maxKey && c.MayLease() &&
 		backend.LeaseSpan(c.Limits) >= minLeaseSpan && of.alone(i)
@@ -148,8 +156,8 @@ func sharesState(a, b []descriptors.Limit) bool {
 	})
 }
 
-// want returns the question for a lease, if a key needs one and may ask. k is nil if the shard does not hold it.
-func (l *leases) want(sh *leaseShard, k *lease, c *backend.Check, now time.Time) *backend.Lease {
+// want returns the lease that a key needs, nil if it needs none or may not ask. k is nil if the shard does not hold it.
+func (l *leases) want(sh *leaseShard, k *lease, c *backend.Check, now time.Time) *pendingLease {
 	share := leaseShare * uint64(max(1, l.replicas()))
 	hits := k.need(c, share, now)
 	switch {
@@ -164,8 +172,9 @@ func (l *leases) want(sh *leaseShard, k *lease, c *backend.Check, now time.Time)
 	case k.pending != nil || k.granted > 0 || !now.After(k.askAfter):
 		return nil
 	}
-	k.pending = &backend.Lease{Want: hits, Share: share, Abandoned: k.abandoned.sum(longest(k.limits), now),
-		State: 1 + rand.Uint64N(1<<53-1)} // as many as a script can tell
+	state := 1 + rand.Uint64N(1<<53-1) // as many as a script can tell
+	k.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: k.abandoned.sum(longest(k.limits), now),
+		State: state}, l, c, now}
 	return k.pending
 }
 
@@ -211,8 +220,9 @@ func (k *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) b
 	return true
 }
 
-// answer takes the answer of the store to a pending lease, whose question was sent at a moment.
-func (l *leases) answer(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
+// Done begins the lease if the store granted one, given its decision on the check.
+func (q *pendingLease) Done(d *backend.Decision) {
+	l, c := q.of, q.check
 	sh := l.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -226,13 +236,16 @@ func (l *leases) answer(c *backend.Check, d *backend.Decision, q *backend.Lease,
 	switch {
 	case q.Hits > 0:
 		l.grants.Add(1)
-		k.abandoned.add(k.unused, longest(k.limits), sent)
+		k.abandoned.add(k.unused, longest(k.limits), q.sent)
 		l.lapse(k) // one that could not be settled
-		k.begin(c, d, q, sent)
+		lasts := q.Lasts(k.limits)
+		k.granted, k.unused, k.state, k.chargedAt = q.Hits, q.Hits, q.State, q.Now
+		k.bucketEnds, k.ends = q.sent.Add(lasts), q.sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
+		k.strictest, k.before, k.remaining, k.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, q.sent.Add(d.ResetIn)
 	case !unasked(d.Err): // the limit is near, or the store is slow: a check with a question costs it twice as much
-		k.askAfter = sent.Add(grantPause)
+		k.askAfter = q.sent.Add(grantPause)
 		if d.Err != nil { // the store may have granted what nobody will use
-			k.abandoned.add(q.Want, longest(k.limits), sent)
+			k.abandoned.add(q.Want, longest(k.limits), q.sent)
 		}
 	}
 }
@@ -241,14 +254,6 @@ func (l *leases) answer(c *backend.Check, d *backend.Decision, q *backend.Lease,
 func unasked(err error) bool {
 	reason := backend.ReasonOf(err)
 	return err != nil && (reason == backend.Down || reason == backend.Busy)
-}
-
-// begin begins the lease that the store has granted.
-func (k *lease) begin(c *backend.Check, d *backend.Decision, q *backend.Lease, sent time.Time) {
-	lasts := q.Lasts(c.Limits)
-	k.granted, k.unused, k.state, k.chargedAt = q.Hits, q.Hits, q.State, q.Now
-	k.bucketEnds, k.ends = sent.Add(lasts), sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
-	k.strictest, k.before, k.remaining, k.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, sent.Add(d.ResetIn)
 }
 
 // addUnused adds to the answer to a look what this process may admit by a lease of the key.

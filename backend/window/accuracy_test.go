@@ -166,7 +166,7 @@ func (f *fleet) ask(now window.Instant) bool {
 	d := f.call.AddDescriptor()
 	d.Entries = append(d.Entries, descriptors.Entry{Key: "k", Value: "v"})
 	err := f.replicas[f.random.IntN(len(f.replicas))].Decide(context.Background(), &f.call)
-	return err == nil && !f.call.Over
+	return err == nil && f.call.Result != limit.OverLimit
 }
 
 func (f *fleet) bytes() int { return len(f.states[0].Append(nil)) }

@@ -190,7 +190,7 @@ func verdictLine(c *limit.Call) string {
 		s := &c.Statuses[i]
 		text := "no limit"
 		switch {
-		case s.Unlimited:
+		case s.Outcome == limit.Unlimited:
 			text = "unlimited"
 		case s.Limit != nil:
 			text = s.Limit.String()
@@ -199,17 +199,17 @@ func verdictLine(c *limit.Call) string {
 			}
 			text += fmt.Sprintf(", %d left", s.Remaining)
 		}
-		if s.Over && len(c.Statuses) > 1 {
+		if s.Outcome == limit.Over && len(c.Statuses) > 1 {
 			text += ", over"
 		}
-		if s.Metadata != nil && !s.Over {
+		if s.Metadata != nil && s.Outcome != limit.Over {
 			metadata, _ := json.Marshal(s.Metadata) // it came from YAML, so that it can be marshalled
 			text += " " + string(metadata)
 		}
 		parts = append(parts, text)
 	}
 	verdict := "OK    "
-	if c.Over {
+	if c.Result == limit.OverLimit {
 		verdict = "OVER  "
 	}
 	out := verdict + strings.Join(parts, " + ")

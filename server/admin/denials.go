@@ -129,27 +129,23 @@ func filterOf(parameters historyapi.Parameters, now time.Time) (f denials.Filter
 func denialAnswers(all []denials.Summary, now time.Time) []DenialAnswer {
 	answers := make([]DenialAnswer, len(all))
 	for i := range all {
-		answers[i] = denialAnswer(&all[i], now)
+		s, a := &all[i], &answers[i]
+		last := &s.Last
+		*a = DenialAnswer{
+			At: seconds(last.At), Domain: s.Domain, Path: s.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
+			Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(), Shadow: s.Shadow,
+			Quota: last.Quota, Override: last.Override, OverRequests: s.Requests, OverHits: s.Hits, Descriptors: s.Descriptors,
+			Weir: s.Weir, Descriptor: s.Descriptor,
+		}
+		if !s.First.IsZero() {
+			a.First = seconds(s.First)
+		}
+		if wait := last.RetryAfter(now); wait != backend.Never {
+			whole := int64((wait + time.Second - 1) / time.Second) // so that a client that waits as long does not come too early
+			a.RetrySeconds = &whole
+		}
 	}
 	return answers
-}
-
-func denialAnswer(s *denials.Summary, now time.Time) DenialAnswer {
-	last := &s.Last
-	a := DenialAnswer{
-		At: seconds(last.At), Domain: s.Domain, Path: s.Path, Limit: last.Limit.String(), Name: last.Limit.Name,
-		Algorithm: last.Limit.Algorithm.String(), Hits: last.Hits, Count: last.Count, DecidedBy: last.Source.String(),
-		Shadow: s.Shadow, Quota: last.Quota, Override: last.Override, OverRequests: s.Requests, OverHits: s.Hits, Descriptors: s.Descriptors, Weir: s.Weir,
-		Descriptor: s.Descriptor,
-	}
-	if !s.First.IsZero() {
-		a.First = seconds(s.First)
-	}
-	if wait := last.RetryAfter(now); wait != backend.Never {
-		whole := int64((wait + time.Second - 1) / time.Second) // so that a client that waits as long does not come too early
-		a.RetrySeconds = &whole
-	}
-	return a
 }
 
 // seconds returns a time in Unix seconds, to the microsecond.

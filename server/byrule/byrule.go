@@ -44,14 +44,7 @@ func New[T any](prepare func(e *Entry[T], rule *descriptors.Rule)) *Registry[T] 
 
 // Table finds the entries for the descriptors of one configuration. Tables before and after it find the same ones.
 type Table[T any] struct {
-	domains map[string]*domain[T]
-	unknown *Entry[T]
-}
-
-// domain has the entries of a domain.
-type domain[T any] struct {
-	rules     []*Entry[T] // by their numbers
-	unmatched *Entry[T]
+	entries []*Entry[T] // by [descriptors.Config.Place]
 }
 
 // Table makes the table of a configuration that is about to be put in force, broken domains included.
@@ -61,14 +54,14 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	for _, e := range r.entries {
 		e.inForce = false
 	}
-	t := &Table[T]{domains: make(map[string]*domain[T], c.DomainCount())}
-	t.unknown = r.entry(Name{descriptors.UnknownDomainName, descriptors.UnmatchedPath}, nil)
-	for _, name := range slices.Concat(c.DomainNames(), c.BrokenNames()) {
-		t.domains[name] = &domain[T]{unmatched: r.entry(Name{name, descriptors.UnmatchedPath}, nil)}
+	names := slices.Concat(c.DomainNames(), c.BrokenNames())
+	t := &Table[T]{make([]*Entry[T], 1+len(names)+len(c.Rules()))}
+	t.entries[0] = r.entry(Name{descriptors.UnknownDomainName, descriptors.UnmatchedPath}, nil)
+	for _, name := range names {
+		t.entries[c.Place(name, nil)] = r.entry(Name{name, descriptors.UnmatchedPath}, nil)
 	}
 	for _, rule := range c.Rules() {
-		in := t.domains[rule.Domain]
-		in.rules = append(in.rules, r.entry(Name{rule.Domain, rule.Path}, rule))
+		t.entries[c.Place(rule.Domain, rule)] = r.entry(Name{rule.Domain, rule.Path}, rule)
 	}
 	return t
 }
@@ -87,18 +80,8 @@ func (r *Registry[T]) entry(name Name, rule *descriptors.Rule) *Entry[T] {
 	return e
 }
 
-// Entry returns the entry of a rule of the table's configuration, or of what none matches if it is nil, and reports
-// whether the configuration has the domain. It neither waits nor allocates.
-func (t *Table[T]) Entry(rule *descriptors.Rule, domain string) (e *Entry[T], known bool) {
-	in, known := t.domains[domain]
-	switch {
-	case !known:
-		return t.unknown, false
-	case rule == nil:
-		return in.unmatched, true
-	}
-	return in.rules[rule.Number], true
-}
+// At returns what is kept at a place. It neither waits nor allocates.
+func (t *Table[T]) At(place int) *T { return &t.entries[place].Value }
 
 // All returns the entries of the latest table, and of rules that are gone and not forgotten yet, in no particular order.
 func (r *Registry[T]) All() []*Entry[T] {

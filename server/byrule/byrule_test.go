@@ -54,9 +54,9 @@ func (w *world) apply(t testing.TB, text string) {
 }
 
 // use adds one to what a descriptor of the domain shop, of one entry, leads to.
-func (w *world) use(key string) *entry {
-	e, _ := w.table.Entry(w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule, "shop")
-	e.Value.Add(1)
+func (w *world) use(key string) *atomic.Int64 {
+	e := w.table.At(w.config.Place("shop", w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule))
+	e.Add(1)
 	return e
 }
 
@@ -85,15 +85,15 @@ func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 	w.use("user")
 	w.expect(t, "__unknown__ __unmatched__=0, shop __unmatched__=1, shop path=0, shop tenant=0, shop user=2", "a rule goes on where it was")
 	for i := range 1000 {
-		if e, known := w.table.Entry(nil, fmt.Sprint("made-up-", i)); known || e.Name != (byrule.Name{Domain: descriptors.UnknownDomainName, Path: descriptors.UnmatchedPath}) {
-			t.Fatalf("an unknown domain has the entry %v, known: %v", e.Name, known)
+		if at := w.config.Place(fmt.Sprint("made-up-", i), nil); at != 0 {
+			t.Fatalf("an unknown domain has the place %d; want 0, that of all of them", at)
 		}
 	}
 	if n := len(w.All()); n != 5 {
 		t.Errorf("%d entries are kept, want no more: requests choose the names of unknown domains", n)
 	}
 	user := w.config.Match("shop", descriptors.Descriptor{{Key: "user"}}).Rule
-	if n := testing.AllocsPerRun(100, func() { w.table.Entry(user, "shop"); w.table.Entry(nil, "unknown") }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.table.At(w.config.Place("shop", user)) }); n != 0 {
 		t.Errorf("an entry that is there takes %v allocations to find; the request path pays for each", n)
 	}
 }
@@ -106,7 +106,7 @@ func TestRemovedRuleStaysForItsGrace(t *testing.T) {
 	w.apply(t, moved)
 	w.Sweep(noon)
 	w.Sweep(noon.Add(byrule.Grace - time.Second))
-	late.Value.Add(1)
+	late.Add(1)
 	w.expect(t, others+"shop tenant=2, shop user=1", "a rule that went some minutes ago may still be used")
 	w.Sweep(noon.Add(time.Hour))
 	w.expect(t, others+"shop tenant=2, shop user=1", "if the process stood still for an hour, so did the request")

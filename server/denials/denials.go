@@ -27,6 +27,11 @@ type Denial struct {
 	Source   backend.Source    // who decided
 }
 
+// Of returns the denial of a check, given its decision. The caller knows whose the limit is.
+func Of(at time.Time, c *backend.Check, d *backend.Decision) Denial {
+	return Denial{At: at, Limit: c.Limits[d.Strictest], Hits: c.Hits, Count: d.Before, RetryIn: d.RetryIn, Source: d.Source}
+}
+
 // RetryAfter returns how long, from now, the denied check would still be denied: backend.Never, or at least 0.
 func (d *Denial) RetryAfter(now time.Time) time.Duration {
 	if d.RetryIn == backend.Never {

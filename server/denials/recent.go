@@ -114,17 +114,14 @@ type lineKey struct {
 // latest begun first; how many more there are; and since when all are kept, zero if none is evicted.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
-	r.recent.mu.Lock()
-	kept, since := r.recent.ordered(), r.recent.since
-	r.recent.mu.Unlock()
+	kept, since := r.recent.inOrder()
 	lines := make(map[lineKey]int)
 	for _, g := range slices.Backward(kept) {
 		missing := func(entry uint64) bool { return !slices.Contains(g.entries, entry) }
 		if !f.matches(g.of.rule) || slices.ContainsFunc(wanted, missing) {
 			continue
 		}
-		s, _ := g.of.summary(&g.tally, f.Values)
-		s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, g.of.weir
+		s := g.summary(f.Values)
 		before := g.minute < f.From.Unix()/60 || !s.Last.At.Add(maxLag).After(f.From)
 		if before || !f.To.IsZero() && !s.First.Before(f.To) {
 			continue
@@ -146,6 +143,13 @@ func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.
 		}
 	}
 	return all, more, since
+}
+
+// summary sums up the group.
+func (g *group) summary(values bool) Summary {
+	s, _ := g.of.summary(&g.tally, values)
+	s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, g.of.weir
+	return s
 }
 
 // merge adds the denials of another descriptor.

@@ -64,17 +64,16 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Note counts a denial by a rule of the table's configuration, nil for no rule, and keeps it as the rule's last and
-// among the recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial
-// and for other denials, and allocates only for those that it keeps.
-func (t *Table) Note(rule *descriptors.Rule, domain string, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
-	e, known := t.rules.Entry(rule, domain)
-	if !known {
-		return // nothing is limited there
+// Note counts a denial by the rule at a place of the table's configuration, and keeps it as the rule's last and among the
+// recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial and for
+// other denials, and allocates only for those that it keeps.
+func (t *Table) Note(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
+	if place == 0 {
+		return // of an unknown domain: nothing is limited there
 	}
-	of := &e.Value[0]
+	of := &t.rules.At(place)[0]
 	if shadow {
-		of = &e.Value[1]
+		of = &t.rules.At(place)[1]
 	}
 	of.add(d, descriptor)
 	t.recorder.recent.add(of, d, descriptor)

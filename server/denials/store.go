@@ -13,10 +13,11 @@ import (
 func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
 	var groups []*group
 	var all []Summary
-	for _, g := range r.recent.inOrder() {
+	kept, _ := r.recent.inOrder()
+	for _, g := range kept {
 		if !g.stored && (g.minute+1)*60 <= before.Unix() {
-			s, _ := g.of.summary(&g.tally, true)
-			s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, r.Weir
+			s := g.summary(true)
+			s.Weir = r.Weir
 			groups, all = append(groups, g), append(all, s)
 		}
 	}
@@ -63,11 +64,11 @@ func (r *Recorder) Restore(all []Summary) {
 	}
 }
 
-// inOrder returns the groups that are kept, the one that began first first.
-func (r *recent) inOrder() []*group {
+// inOrder returns the groups that are kept, the one that began first first, and since when all are.
+func (r *recent) inOrder() (all []*group, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ordered()
+	return r.ordered(), r.since
 }
 
 // ordered is inOrder for who holds the lock.

@@ -158,9 +158,8 @@ func (n *counts) handOut(id history.ID, emit func(history.ID, uint64)) {
 
 // addTo adds the counts to a rule's totals.
 func (c *counters) addTo(t *Totals) {
-	t.Near += c.totals[history.Near].Load()
-	t.Degraded += c.totals[history.Degraded].Load()
-	t.Shadow += c.totals[history.Shadow].Load()
-	t.Over += c.totals[history.Over].Load()
-	t.Within += c.totals[history.Within].Load()
+	of := t.byOutcome()
+	for o := history.Outcomes - 1; o >= 0; o-- {
+		*of[o] += c.totals[o].Load()
+	}
 }

@@ -61,25 +61,24 @@ func (r *Recorder) SyncSeries(fine []history.ID) {
 // Table finds the counters for the descriptors of one configuration. It counts into the same counters as the tables
 // before and after it. Its methods may be called by any number of goroutines.
 type Table struct {
-	recorder *Recorder
-	rules    *byrule.Table[Counter]
+	*byrule.Table[Counter]
+	config *descriptors.Config
 }
 
 // Table makes the table of a configuration that is about to be put in force.
-func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
+func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r.rules.Table(c), c} }
 
 // Counter returns where the hits of a descriptor are counted, given the rule of the table's configuration that matches
-// it, or nil if none does. It neither waits nor allocates.
+// it, or nil if none does.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
-	e, _ := t.rules.Entry(rule, domain)
-	return &e.Value
+	return t.At(t.config.Place(domain, rule))
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
-func (t *Table) CountsRefunds() bool { return t.recorder.ratelimit != nil }
+func (r *Recorder) CountsRefunds() bool { return r.ratelimit != nil }
 
 // CountUnknownDomain counts a descriptor of a domain that the configuration lacks, as envoyproxy/ratelimit does.
-func (t *Table) CountUnknownDomain() { t.recorder.ratelimit.CountUnknownDomain() }
+func (r *Recorder) CountUnknownDomain() { r.ratelimit.CountUnknownDomain() }
 
 // Drain calls emit with the hits that were counted since the last call, by series of the history: each hit once. It
 // forgets rules that the latest configuration does not have, some minutes after their last request; with a zero time none.
@@ -102,6 +101,13 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 type Totals struct {
 	Domain, Path                         string
 	Within, Over, Shadow, Degraded, Near uint64
+}
+
+// Hits returns all hits.
+func (t Totals) Hits() uint64 { return t.Within + t.Over + t.Shadow + t.Degraded }
+
+func (t *Totals) byOutcome() [history.Outcomes]*uint64 {
+	return [history.Outcomes]*uint64{&t.Within, &t.Over, &t.Shadow, &t.Degraded, &t.Near}
 }
 
 // Totals returns the totals of each rule of the latest table, of those that are gone and not forgotten yet, and of what

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/descriptors"
 	"github.com/weirproxy/weir/server/byrule"
 	"github.com/weirproxy/weir/server/hits/heavy"
@@ -127,16 +126,11 @@ func (s *topShard) moveTo(period int64) {
 
 // TopKey is one of the keys with the most hits. Its hits are lower bounds.
 type TopKey struct {
-	Domain, Path string // of the rule, as it is stored; descriptors.UnmatchedPath for limits of requests without one
-	Descriptor   string // cut to 512 bytes
-	Shared       bool   // a pattern stands in it for all values that fit
-	Limit        descriptors.Limit
-	Within, Over, Shadow,
-	Degraded, Near uint64 // near is part of within
+	Totals            // of the key; its path is descriptors.UnmatchedPath for limits of requests without a rule
+	Descriptor string // cut to 512 bytes
+	Shared     bool   // a pattern stands in it for all values that fit
+	Limit      descriptors.Limit
 }
-
-// Hits returns all its hits.
-func (t TopKey) Hits() uint64 { return t.Within + t.Over + t.Shadow + t.Degraded }
 
 // TopKeys are the keys with the most hits.
 type TopKeys struct {
@@ -178,10 +172,10 @@ func (r *ranking) addTo(found map[uint64]*TopKey) {
 		k := &h.Kept
 		t := found[h.Key]
 		if t == nil {
-			t = &TopKey{Domain: k.rule.Domain, Path: k.rule.Path, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}
+			t = &TopKey{Totals: Totals{Domain: k.rule.Domain, Path: k.rule.Path}, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}
 			found[h.Key] = t
 		}
-		for o, n := range [history.Outcomes]*uint64{&t.Within, &t.Over, &t.Shadow, &t.Degraded, &t.Near} {
+		for o, n := range t.byOutcome() {
 			*n = max(*n, k.before[o]+k.present[o])
 		}
 	}

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ type Call struct {
 	Verdict
 
 	rules     *rules    // that decide it; nil if none did
+	matches   []match   // of each descriptor
 	pending   []pending // of each check
 	checks    []backend.Check
 	decisions []backend.Decision
@@ -26,12 +26,19 @@ type Call struct {
 	replaced  []string            // names of limits that others replace
 }
 
+// match is what applies to a descriptor, before what those of the request's other descriptors replace.
+type match struct {
+	descriptors.Match
+	own []descriptors.Limit // that the request brings, in place of its rule's; nil: none
+}
+
 // pending is what is known of a check besides, until its decision is recorded.
 type pending struct {
 	descriptor int
-	shadow     bool          // the limit is that of a rule in shadow mode
-	hits       *hits.Counter // where it is recorded; nil for looks, and for refunds where those are not
-	key        hits.Key      // of the check there
+	place      int      // of its rule
+	shadow     bool     // the limit is that of a rule in shadow mode
+	recorded   bool     // its hits are; not those of looks, nor of refunds where nobody reads them
+	key        hits.Key // of the check there
 }
 
 // Request is RateLimitRequest in weir's own types.
@@ -63,15 +70,11 @@ type Override struct {
 
 // Verdict is RateLimitResponse in weir's own types. It points into its Call.
 type Verdict struct {
-	Over     bool
-	Shadowed bool     // over, if it were not that nothing is refused; see Options.Shadow
-	Statuses []Status // one per descriptor, in their order
-	Message  string   // body for the answer to the denied request, "" for none
-	Degraded bool     // some status was decided while the store is away
-	// ShadowOver is that some status is Shadow.
-	ShadowOver bool
-	// UnknownDomain is that no file configures the domain.
-	UnknownDomain bool
+	Result        Result
+	Statuses      []Status // one per descriptor, in their order
+	Message       string   // body for the answer to the denied request, "" for none
+	Degraded      bool     // some status was decided while the store is away
+	UnknownDomain bool     // no file configures the domain
 	// TooLarge is that the request has more than weir takes. Nothing of it is counted, and it has no Statuses. It is over
 	// if some rule of its domain refuses requests, or it brings a limit along: an error would pass wherever Envoy's failure_mode_deny is off.
 	TooLarge bool
@@ -81,15 +84,25 @@ type Verdict struct {
 type Status struct {
 	backend.Decision // zero where nothing was to be decided; NextIn is 0 of a rule in shadow mode, which lets nobody wait
 
-	Rule      *descriptors.Rule  // that matched, nil if none did
-	Limit     *descriptors.Limit // the strictest of its limits; nil if none applies
-	Over      bool               // it refuses the request, unless it is a quota
-	Shadow    bool               // over, were it not that its rule is in shadow mode: it refuses nothing
-	Unlimited bool               // a rule lets everything pass, uncounted
-	Override  bool               // the request brings the limit with it
-	Quota     bool               // over, it refuses the request only if all quotas of the request are
-	Metadata  map[string]any     // of the rule that limits it, for answers that let pass; shared by all requests
+	Outcome  Outcome
+	Rule     *descriptors.Rule  // that matched, nil if none did
+	Limit    *descriptors.Limit // the strictest of its limits; nil if none applies
+	Override bool               // the request brings the limit with it
+	Quota    bool               // over, it refuses the request only if all quotas of the request are
+	Metadata map[string]any     // of the rule that limits it, for answers that let pass; shared by all requests
 }
+
+// Outcome is what became of one descriptor.
+type Outcome uint8
+
+// The outcomes of a descriptor.
+const (
+	NoLimit    Outcome = iota // none applies, or Err says why none was decided
+	Unlimited                 // a rule lets everything pass, uncounted
+	Within                    // the limits have room
+	Over                      // it refuses the request, unless it is a quota
+	ShadowOver                // over a limit of a rule in shadow mode, which refuses nothing
+)
 
 // Path returns the path of the rule that matched, descriptors.UnmatchedPath if none did.
 func (s *Status) Path() string {
@@ -125,6 +138,7 @@ func (c *Call) Reset() {
 	*c = Call{
 		Request:   Request{Descriptors: c.Descriptors[:0]},
 		Verdict:   Verdict{Statuses: cleared(c.Statuses)},
+		matches:   cleared(c.matches),
 		pending:   cleared(c.pending),
 		checks:    cleared(c.checks),
 		decisions: cleared(c.decisions),
@@ -141,38 +155,27 @@ func cleared[T any](s []T) []T {
 	return s[:0]
 }
 
-// Result is how a request ended, for the statistics.
+// Result is how a request ended.
 type Result uint8
 
 // The results of a request.
 const (
-	OK Result = iota
-	OverLimit
-	Invalid      // the request itself is wrong
-	Unavailable  // no verdict could be given
-	Shadowed     // over a limit, and let through as everything is
-	TooLarge     // the request has more than weir takes, whatever its verdict
-	Unconfigured // no verdict could be given, for want of a configuration
+	OK           Result = iota
+	OverLimit           // it is refused
+	Invalid             // the request itself is wrong
+	Unavailable         // no verdict could be given
+	Shadowed            // over a limit, and let through as everything is; see Options.Shadow
+	TooLarge            // in statistics alone: whatever the verdict on a request that is too large
+	Unconfigured        // no verdict could be given, for want of a configuration
 	Results      = int(Unconfigured) + 1
 )
 
-// Result returns how the call ended, given what Decide returned for it.
-func (c *Call) Result(err error) Result {
-	switch {
-	case err == nil && c.Verdict.TooLarge:
+// Counted returns the result that statistics count.
+func (v *Verdict) Counted() Result {
+	if v.TooLarge {
 		return TooLarge
-	case err == nil && c.Over:
-		return OverLimit
-	case err == nil && c.Shadowed:
-		return Shadowed
-	case err == nil:
-		return OK
-	case errors.Is(err, ErrNoDomain), errors.Is(err, ErrNoDescriptors):
-		return Invalid
-	case errors.Is(err, ErrNoConfig), errors.Is(err, ErrBrokenDomain):
-		return Unconfigured
 	}
-	return Unavailable
+	return v.Result
 }
 
 // String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.

@@ -9,9 +9,7 @@ import (
 )
 
 // ruleCounts are the requests of a domain by their results: those of the entry of what no rule matches.
-type ruleCounts struct {
-	requests [Results]atomic.Uint64
-}
+type ruleCounts [Results]atomic.Uint64
 
 // DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.
 type DomainRequests struct {
@@ -29,7 +27,7 @@ func (l *Limiter) Requests() (all []DomainRequests) {
 		}
 		d := DomainRequests{Domain: e.Domain}
 		for result := range d.Results {
-			d.Results[result] = e.Value.requests[result].Load()
+			d.Results[result] = e.Value[result].Load()
 		}
 		all = append(all, d)
 	}

@@ -68,13 +68,13 @@ func TestRulesFollowTheirPolicyWithoutAStore(t *testing.T) {
 	var over []bool
 	var policies []string
 	for _, s := range c.Statuses {
-		over, policies = append(over, s.Over), append(policies, s.Policy.String())
+		over, policies = append(over, s.Outcome == limit.Over), append(policies, s.Policy.String())
 		if s.Reason == 0 || s.Limit == nil {
 			t.Errorf("a status is %+v; want the reason and the limit", s)
 		}
 	}
-	if want := []bool{false, true, false, false}; !slices.Equal(over, want) || !c.Over || !c.Degraded {
-		t.Errorf("over are %v, the request %v; want %v and a refused, degraded request: a rule in shadow mode refuses nothing", over, c.Over, want)
+	if want := []bool{false, true, false, false}; !slices.Equal(over, want) || !denied(c) || !c.Degraded {
+		t.Errorf("over are %v, the request %v; want %v and a refused, degraded request: a rule in shadow mode refuses nothing", over, denied(c), want)
 	}
 	if got := strings.Join(policies, " "); got != "allow deny deny local" {
 		t.Errorf("decided by %s", got)
@@ -103,12 +103,12 @@ func TestAnyDenyingPolicyDeniesTheRequest(t *testing.T) {
 		for _, key := range keys {
 			c.Descriptors = append(c.Descriptors, one(key, "x"))
 		}
-		if err := l.Decide(t.Context(), c); err != nil || !c.Over {
-			t.Errorf("%v: over is %v, error %v; want it refused: no verdict on one descriptor opens no door that another closes", keys, c.Over, err)
+		if err := l.Decide(t.Context(), c); err != nil || !denied(c) {
+			t.Errorf("%v: over is %v, error %v; want it refused: no verdict on one descriptor opens no door that another closes", keys, denied(c), err)
 		}
 	}
-	if c := ask(t, l, "shop", 1, one("shadow", "x"), one("open", "x")); c.Over || !c.Degraded {
-		t.Errorf("a rule in shadow mode without a verdict makes the request over: %v, degraded: %v; want it let pass, and told", c.Over, c.Degraded)
+	if c := ask(t, l, "shop", 1, one("shadow", "x"), one("open", "x")); denied(c) || !c.Degraded {
+		t.Errorf("a rule in shadow mode without a verdict makes the request over: %v, degraded: %v; want it let pass, and told", denied(c), c.Degraded)
 	}
 }
 
@@ -133,18 +133,18 @@ func TestDeniedRequestRefundsItsOtherDescriptors(t *testing.T) {
 	}
 	all := []limit.Descriptor{one("two", "x"), one("other", "x"), one("epoch", "x"), one("always", "x"), with(one("other", "own"), own(1)), one("shadow", "x")}
 	for i, want := range [][]uint64{{1, 4, 9, 9, 4, 0}, {0, 3, 8, 8, 3, 0}} {
-		if c := ask(t, l, "shop", 1, all...); c.Over || !slices.Equal(left(c), want) {
-			t.Fatalf("request %d, of 2 that fit, leaves %v and is over: %v; want %v", i+1, left(c), c.Over, want)
+		if c := ask(t, l, "shop", 1, all...); denied(c) || !slices.Equal(left(c), want) {
+			t.Fatalf("request %d, of 2 that fit, leaves %v and is over: %v; want %v", i+1, left(c), denied(c), want)
 		}
 	}
 	for range 3 {
 		c := ask(t, l, "shop", 1, all...)
-		if got := left(c); !c.Over || !slices.Equal(got[:3], []uint64{0, 3, 8}) {
+		if got := left(c); !denied(c) || !slices.Equal(got[:3], []uint64{0, 3, 8}) {
 			t.Errorf("a refused request leaves %v, want 0 3 8 first: what two others were charged is given back", got)
 		}
 	}
 	c := ask(t, l, "shop", 1, all...)
-	if got := c.Statuses[5]; got.Over || got.NextIn != 0 {
+	if got := c.Statuses[5]; got.Outcome == limit.Over || got.NextIn != 0 {
 		t.Errorf("a shadow rule is %+v, want it to refuse nothing, and to let nobody wait", got)
 	}
 	if got := left(c); got[3] != 10-6 || got[4] != 0 {
@@ -161,8 +161,8 @@ func TestFailedRefundIsCountedAndStillDenies(t *testing.T) {
 	l, _ := newLimiterOn(t, partly{store, func(c *backend.Check) bool { return lost && c.Op == backend.Refund }}, limit.Options{}, refunding)
 	ask(t, l, "shop", 2, one("two", "x"))
 	for range 3 {
-		if c := ask(t, l, "shop", 1, one("two", "x"), one("other", "y")); !c.Over || c.Degraded {
-			t.Fatalf("a request over its limit got over: %v, degraded: %v", c.Over, c.Degraded)
+		if c := ask(t, l, "shop", 1, one("two", "x"), one("other", "y")); !denied(c) || c.Degraded {
+			t.Fatalf("a request over its limit got over: %v, degraded: %v", denied(c), c.Degraded)
 		}
 		lost = l.Refunds.Done.Load() == 2
 	}

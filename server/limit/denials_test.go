@@ -119,7 +119,7 @@ func TestDenialTellsItsRetryTime(t *testing.T) {
 	}
 	wait := all[0].Last.RetryAfter(k.clock.now())
 	k.clock.nanos.Add(int64(wait))
-	if c := k.ask(t, 1, one("user", "ann")); c.Over {
+	if c := k.ask(t, 1, one("user", "ann")); denied(c) {
 		t.Errorf("it said %v, and a request that waited so long is refused", wait)
 	}
 	k.ask(t, 1, one("closed", "c"))
@@ -140,16 +140,16 @@ func TestDenialNamesTheFailurePolicy(t *testing.T) {
 func TestAnUnrecordedLimiterKeepsNothing(t *testing.T) {
 	for _, unrecorded := range []bool{false, true} {
 		l, _, recorder := newLimiterWith(t, limit.Options{Unrecorded: unrecorded}, refusing)
-		denied := 0
+		refused := 0
 		for range 5 {
-			if ask(t, l, "shop", 1, one("user", "ann")).Over {
-				denied++
+			if denied(ask(t, l, "shop", 1, one("user", "ann"))) {
+				refused++
 			}
 		}
 		kept, counted := l.Denials.List(denials.Filter{}), recorded(recorder)
-		if denied != 2 || (len(kept) == 0) != unrecorded || (len(counted) == 0) != unrecorded {
-			t.Errorf("unrecorded %v: %d are denied, %d denials and the hits of %d rules are kept; want the same verdicts, and nothing kept",
-				unrecorded, denied, len(kept), len(counted))
+		if refused != 2 || (len(kept) == 0) != unrecorded || (len(counted) == 0) != unrecorded {
+			t.Errorf("unrecorded %v: %d are refused, %d denials and the hits of %d rules are kept; want the same verdicts, and nothing kept",
+				unrecorded, refused, len(kept), len(counted))
 		}
 	}
 }

@@ -125,8 +125,8 @@ func TestHitsAdmittedByShadowAreNotOver(t *testing.T) {
 	l, _, recorder := newLimiterWith(t, limit.Options{Shadow: true}, shop)
 	for _, want := range []limit.Result{limit.OK, limit.Shadowed, limit.Shadowed} {
 		c := ask(t, l, "shop", 6, one("user", "ann"))
-		if got := c.Result(nil); got != want || c.Over || c.Statuses[0].Over != (want == limit.Shadowed) {
-			t.Errorf("the result is %v, over %v with %+v; want %v: told to be refused, and let through", got, c.Over, c.Statuses[0], want)
+		if got := c.Counted(); got != want || denied(c) || (c.Statuses[0].Outcome == limit.Over) != (want == limit.Shadowed) {
+			t.Errorf("the result is %v, over %v with %+v; want %v: told to be refused, and let through", got, denied(c), c.Statuses[0], want)
 		}
 	}
 	want, wantRatelimit := totals{"shop user": {Within: 6, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
@@ -139,8 +139,8 @@ func TestOnlyDenyingQuotasAreOver(t *testing.T) {
 	for other, want := range map[string]hits.Totals{"q2": {Shadow: 2}, "closed": {Over: 2}} {
 		l, _, recorder := newLimiterWith(t, limit.Options{}, refusing)
 		c := ask(t, l, "shop", 2, one("q1", "a"), one(other, "a"))
-		if got := recorded(recorder)["shop q1"]; got != want || c.Over != (want.Over > 0) {
-			t.Errorf("of a quota that is over beside %s: recorded %+v, refused %v; want %+v: it refuses nothing alone", other, got, c.Over, want)
+		if got := recorded(recorder)["shop q1"]; got != want || denied(c) != (want.Over > 0) {
+			t.Errorf("of a quota that is over beside %s: recorded %+v, refused %v; want %+v: it refuses nothing alone", other, got, denied(c), want)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestEachHitHasExactlyOneOutcome(t *testing.T) {
 			if all := sum.Within + sum.Over + sum.Shadow + sum.Degraded; all != asked || sum.Near > sum.Within {
 				t.Fatalf("recorded %+v, which are %d hits; want all %d, and no more near than within", sum, all, asked)
 			}
-			if sum.Over > over && !c.Over {
+			if sum.Over > over && !denied(c) {
 				t.Fatalf("%+v passed (%v), and %d hits more are over; want none", c.Statuses, err, sum.Over-over)
 			}
 			over = sum.Over

@@ -83,11 +83,10 @@ type Options struct {
 
 // rules are a configuration, and where is kept what becomes of each rule's requests.
 type rules struct {
-	config    *descriptors.Config
-	hits      *hits.Table
-	denials   *denials.Table
-	counts    *byrule.Table[ruleCounts]
-	replacing bool // some rule replaces others
+	config  *descriptors.Config
+	hits    *hits.Table
+	denials *denials.Table
+	counts  *byrule.Table[ruleCounts]
 }
 
 // New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
@@ -103,9 +102,7 @@ func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applyMu.Lock()
 	defer l.applyMu.Unlock()
-	replacing := slices.ContainsFunc(c.Rules(), func(r *descriptors.Rule) bool { return len(r.Replaces) > 0 })
-	l.inForce.Store(&rules{config: c, hits: l.recorder.Table(c), denials: l.Denials.Table(c), counts: l.counts.Table(c),
-		replacing: replacing})
+	l.inForce.Store(&rules{c, l.recorder.Table(c), l.Denials.Table(c), l.counts.Table(c)})
 	l.counts.Sweep(time.Now())
 }
 
@@ -118,21 +115,24 @@ func (l *Limiter) Config() *descriptors.Config {
 }
 
 // Decide fills in the call's verdict. Its errors are those above, or why a check has no answer; then there is no
-// verdict.
+// verdict but its Result.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	err := reject(r, c)
-	if c.Domain == "" || r == nil {
-		l.logInvalid(c, err)
-		return err
+	place, counted := 0, c.Domain != "" && r != nil
+	if counted {
+		place = r.config.Place(c.Domain, nil)
+		c.UnknownDomain = place == 0
 	}
-	entry, known := r.counts.Entry(nil, c.Domain)
-	c.UnknownDomain = !known
-	if err == nil {
+	var err error
+	if c.Result, err = reject(r, c); err == nil {
 		err = l.decide(ctx, r, c)
 	}
-	entry.Value.requests[c.Result(err)].Add(1)
-	l.logInvalid(c, err)
+	if counted {
+		r.counts.At(place)[c.Counted()].Add(1)
+	}
+	if c.Result == Invalid {
+		l.logInvalid(c, err)
+	}
 	if c.UnknownDomain && l.options.Log != nil {
 		l.logUnknown(c.Domain, r.config)
 	}
@@ -146,19 +146,19 @@ func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 
-// reject returns why there is no verdict on a call, nil if there will be one. r is nil before the first configuration.
-func reject(r *rules, c *Call) error {
+// reject returns why there is no verdict on a call, OK if there will be one. r is nil before the first configuration.
+func reject(r *rules, c *Call) (Result, error) {
 	switch {
 	case c.Domain == "":
-		return ErrNoDomain
+		return Invalid, ErrNoDomain
 	case len(c.Descriptors) == 0 && !c.Cut:
-		return ErrNoDescriptors
+		return Invalid, ErrNoDescriptors
 	case r == nil:
-		return ErrNoConfig
+		return Unconfigured, ErrNoConfig
 	case r.config.Broken(c.Domain):
-		return fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
+		return Unconfigured, fmt.Errorf("%w: domain %.100q", ErrBrokenDomain, c.Domain)
 	}
-	return nil
+	return OK, nil
 }
 
 func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
@@ -169,11 +169,11 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	c.rules = r
 	c.Statuses = slices.Grow(c.Statuses[:0], len(c.Descriptors))[:len(c.Descriptors)]
 	clear(c.Statuses)
-	if r.replacing {
-		l.collectReplaced(r, c)
+	for i := range c.Descriptors {
+		l.match(c, &c.Descriptors[i])
 	}
 	for i := range c.Descriptors {
-		l.match(r, c, i)
+		l.check(c, i)
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
 	if len(c.checks) > 0 {
@@ -188,18 +188,18 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	l.conclude(c)
 	if !l.options.Unrecorded {
-		l.count(c)
-		if c.Over || c.Shadowed || c.ShadowOver {
-			c.keepDenials()
-		}
+		l.keep(c)
 	}
-	if c.Over && (l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain)) {
+	if c.Result != OverLimit { // one denial is enough, whatever the others would be
+		if undecided != nil {
+			c.Result = Unavailable
+		}
+		return undecided
+	}
+	if l.options.RefundOthers || r.config.RefundsOnDeny(c.Domain) {
 		l.refund(ctx, c)
 	}
-	if c.Over { // one denial is enough, whatever the others would be
-		return nil
-	}
-	return undecided
+	return nil
 }
 
 // ask has the store decide checks. Why it decides none is then the answer to each.
@@ -215,11 +215,21 @@ func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []b
 func (l *Limiter) conclude(c *Call) {
 	refused, allQuotas := refused(c.Statuses)
 	for i := range c.Statuses {
-		if s := &c.Statuses[i]; c.Message == "" && s.Over && s.Rule != nil && (allQuotas || !s.Quota) {
+		if s := &c.Statuses[i]; c.Message == "" && s.Outcome == Over && s.Rule != nil && (allQuotas || !s.Quota) {
 			c.Message = s.Rule.Message
 		}
 	}
-	c.Over, c.Shadowed = refused && !l.options.Shadow, refused && l.options.Shadow
+	if refused {
+		c.Result = l.refusal()
+	}
+}
+
+// refusal returns how a request ends that is over.
+func (l *Limiter) refusal() Result {
+	if l.options.Shadow {
+		return Shadowed
+	}
+	return OverLimit
 }
 
 // refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
@@ -230,8 +240,8 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 		s := &statuses[i]
 		switch {
 		case !s.Quota:
-			refused = refused || s.Over
-		case s.Over:
+			refused = refused || s.Outcome == Over
+		case s.Outcome == Over:
 			quotaOver = true
 		default:
 			quotaPasses = true
@@ -241,21 +251,23 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 	return refused || allQuotas, allQuotas
 }
 
-// collectReplaced collects the names that the rules of the request's descriptors replace.
-func (l *Limiter) collectReplaced(r *rules, c *Call) {
-	for i := range c.Descriptors {
-		d := &c.Descriptors[i]
-		rule := r.find(c.Domain, d.Entries).Rule
-		if rule == nil || len(rule.Replaces) == 0 || d.HasOverride && l.override(c, d) != nil {
-			continue
-		}
-		for _, name := range rule.Replaces {
+// match finds what applies to a descriptor alone, and collects the names of the limits that its rule replaces.
+func (l *Limiter) match(c *Call, d *Descriptor) {
+	m := match{Match: c.rules.find(c.Domain, d.Entries)}
+	if d.HasOverride && m.Found != descriptors.UnknownDomain {
+		m.own = l.override(c, d)
+	}
+	if c.UnknownDomain {
+		l.recorder.CountUnknownDomain()
+	}
+	if m.Rule != nil && m.own == nil {
+		for _, name := range m.Rule.Replaces {
 			if !slices.Contains(c.replaced, name) { // so that a long request does not make a long list
 				c.replaced = append(c.replaced, name)
 			}
 		}
 	}
-	c.ownLimits = c.ownLimits[:0] // match makes them
+	c.matches = append(c.matches, m)
 }
 
 // unreplaced returns those of some limits that no name replaces.
@@ -269,48 +281,43 @@ func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 	return c.ownLimits[n:len(c.ownLimits):len(c.ownLimits)]
 }
 
-// match finds what applies to descriptor i: nothing, a rule that lets everything pass, or limits, which become a check.
-func (l *Limiter) match(r *rules, c *Call, i int) {
-	d, s := &c.Descriptors[i], &c.Statuses[i]
-	m := r.find(c.Domain, d.Entries)
-	var limits []descriptors.Limit
-	if d.HasOverride && m.Found != descriptors.UnknownDomain {
-		limits = l.override(c, d)
-	}
-	if c.UnknownDomain {
-		r.hits.CountUnknownDomain()
-	}
-	s.Override, s.Quota = limits != nil, l.options.Quota
-	replaced := !s.Override && len(c.replaced) > 0 && m.Rule != nil
+// check makes a check of descriptor i, unless nothing limits it.
+func (l *Limiter) check(c *Call, i int) {
+	d, s, m := &c.Descriptors[i], &c.Statuses[i], &c.matches[i]
+	s.Override, s.Quota = m.own != nil, l.options.Quota
+	replaced := m.Rule != nil && !s.Override && len(c.replaced) > 0
 	if replaced && m.Rule.ReplacedBy(c.replaced) {
 		return
 	}
 	s.Rule = m.Rule
-	p := pending{descriptor: i}
 	op, n := operation(d, c.Hits)
-	if op == backend.Count || op == backend.Refund && r.hits.CountsRefunds() {
-		p.hits = r.hits.Counter(m.Rule, c.Domain)
+	p := pending{descriptor: i, place: c.rules.config.Place(c.Domain, m.Rule),
+		recorded: op == backend.Count || op == backend.Refund && l.recorder.CountsRefunds()}
+	check := backend.Check{Limits: m.own, Op: op, Hits: n, Charge: chargeOf(m.Rule, d), Leases: l.options.Leases}
+	if m.Rule != nil {
+		check.OnFailure, check.Leases = m.Rule.OnFailure, m.Rule.Leases(l.options.Leases)
 	}
-	charge, keyed := chargeOf(m.Rule, d), m
+	keyed := m.Match
 	switch {
 	case s.Override:
-		keyed = m.ForOverride(&limits[0], charge)
+		keyed = m.ForOverride(&m.own[0], check.Charge)
 	case m.Rule == nil || m.Rule.Unlimited:
-		s.Unlimited = m.Rule != nil
-		if s.Quota = s.Quota && !s.Unlimited; op == backend.Count {
-			p.hits.RecordUnlimited(m.Rule, d.Entries, n)
+		if m.Rule != nil {
+			s.Outcome, s.Quota = Unlimited, false
+		}
+		if op == backend.Count {
+			c.rules.hits.At(p.place).RecordUnlimited(m.Rule, d.Entries, n)
 		}
 		return
 	default:
-		limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
+		check.Limits, p.shadow = m.Rule.Limits, m.Rule.Shadow
 		s.Quota, s.Metadata = s.Quota || m.Rule.Quota, m.Rule.Metadata
 	}
 	if replaced { // in part
-		limits = c.unreplaced(limits)
+		check.Limits = c.unreplaced(check.Limits)
 	}
-	l.addCheck(c, keyed, p, backend.Check{Limits: limits, Op: op, Hits: n, Charge: charge, OnFailure: m.Rule.FailurePolicy(),
-		Enforced: !p.shadow && !l.options.Shadow && !s.Quota,
-		Leases:   l.options.CanLease && m.Rule.Leases(l.options.Leases)})
+	check.Enforced, check.Leases = !p.shadow && !l.options.Shadow && !s.Quota, check.Leases && l.options.CanLease
+	l.addCheck(c, keyed, p, check)
 }
 
 // addCheck adds a check of a descriptor, under the key of a match.
@@ -329,12 +336,7 @@ func (l *Limiter) addCheck(c *Call, keyed descriptors.Match, p pending, check ba
 
 // find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.
 func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match {
-	for i := range d {
-		if d[i].Key == "" {
-			return descriptors.Match{}
-		}
-	}
-	if len(d) == 0 {
+	if len(d) == 0 || slices.ContainsFunc(d, func(e descriptors.Entry) bool { return e.Key == "" }) {
 		return descriptors.Match{}
 	}
 	return r.config.Match(domain, d)

@@ -107,6 +107,8 @@ func ask(t *testing.T, l *limit.Limiter, domain string, addend uint32, ds ...lim
 	return c
 }
 
+func denied(c *limit.Call) bool { return c.Result == limit.OverLimit }
+
 // seen is what a status shows, in a form that tables can hold.
 type seen struct {
 	over      bool
@@ -115,9 +117,9 @@ type seen struct {
 }
 
 func see(s limit.Status) seen {
-	out := seen{over: s.Over, remaining: s.Remaining}
+	out := seen{over: s.Outcome == limit.Over, remaining: s.Remaining}
 	switch {
-	case s.Unlimited:
+	case s.Outcome == limit.Unlimited:
 		out.limit = "unlimited"
 	case s.Limit != nil:
 		out.limit = s.Limit.String()
@@ -166,8 +168,8 @@ func TestDecideAppliesModesAndHits(t *testing.T) {
 				ask(t, l, "shop", tc.addend, d)
 			}
 			c := ask(t, l, "shop", tc.addend, tc.ask)
-			if got := see(c.Statuses[0]); got != tc.want || c.Over != tc.want.over {
-				t.Errorf("got %+v, over all = %v; want %+v", got, c.Over, tc.want)
+			if got := see(c.Statuses[0]); got != tc.want || denied(c) != tc.want.over {
+				t.Errorf("got %+v, over all = %v; want %+v", got, denied(c), tc.want)
 			}
 		})
 	}
@@ -184,8 +186,8 @@ func TestStatusesKeepTheirOrder(t *testing.T) {
 			t.Errorf("status %d is %+v, want %+v", i, got, want[i])
 		}
 	}
-	if !c.Over || c.Message != "slow down" {
-		t.Errorf("over = %v, message %q; want any denial to deny, with that rule's message", c.Over, c.Message)
+	if !denied(c) || c.Message != "slow down" {
+		t.Errorf("over = %v, message %q; want any denial to deny, with that rule's message", denied(c), c.Message)
 	}
 }
 
@@ -211,7 +213,7 @@ func TestReadmeExampleHolds(t *testing.T) {
 	for range 2 {
 		ask(t, l, "shop", 1, one("user", "ann"))
 	}
-	if !ask(t, l, "shop", 1, one("user", "ann")).Over {
+	if !denied(ask(t, l, "shop", 1, one("user", "ann"))) {
 		t.Error("the README says that three requests later it is over")
 	}
 }
@@ -238,8 +240,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{unconfigured, "shop", []limit.Descriptor{noRule}, limit.ErrNoConfig, limit.Unconfigured},
 	} {
 		c := &limit.Call{Request: limit.Request{Domain: tc.domain, Descriptors: tc.asks}}
-		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Result(err) != tc.result {
-			t.Errorf("%s, %d descriptors: %v, %v; want %v, %v", tc.domain, len(tc.asks), err, c.Result(err), tc.want, tc.result)
+		if err := tc.l.Decide(t.Context(), c); !errors.Is(err, tc.want) || c.Counted() != tc.result {
+			t.Errorf("%s, %d descriptors: %v, %v; want %v, %v", tc.domain, len(tc.asks), err, c.Counted(), tc.want, tc.result)
 		}
 	}
 	if s := ask(t, l, "shop", 1, one("user", "ann")).Statuses[0]; s.Remaining != 9 {
@@ -277,7 +279,7 @@ func TestKnownKeyCostsNoAllocation(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, decide); n != 0 {
 			t.Errorf("%s: a request for known keys allocates %v times; want none: the request path must not feed the collector", name, n)
 		}
-		if tc.options.RefundOthers && !c.Over {
+		if tc.options.RefundOthers && !denied(c) {
 			t.Error("the requests passed, so that nothing was given back")
 		}
 	}

@@ -63,7 +63,7 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 			continue
 		case u.Key == "":
 			if u.Found == descriptors.UnknownDomain {
-				u.rules.hits.CountUnknownDomain()
+				l.recorder.CountUnknownDomain()
 			}
 			u.rules.hits.Counter(u.Rule, u.Domain).RecordUnlimited(u.Rule, u.Descriptor, u.Allowed+u.Denied)
 			continue
@@ -109,7 +109,7 @@ func (l *Limiter) askAll(ctx context.Context, checks []backend.Check) []backend.
 
 func (q *Quota) check(op backend.Op, n uint64) backend.Check {
 	return backend.Check{Key: []byte(q.Key), Limits: q.Rule.Limits, Op: op, Hits: n, Charge: descriptors.ChargeAlways,
-		OnFailure: q.Rule.FailurePolicy()}
+		OnFailure: q.Rule.OnFailure}
 }
 
 // recordUsage records a report, given the check that charged it, or looked if nothing was let through, and its decision.
@@ -133,6 +133,7 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	}
 	d.Allowed, check.Hits, check.Charge = false, u.Denied, descriptors.ChargeAdmitted
 	counter.Record(&event, modes)
-	u.rules.denials.Note(u.Rule, u.Domain, !u.Enforced, &denials.Denial{At: u.At, Limit: check.Limits[d.Strictest],
-		Quota: u.Rule.Quota, Hits: u.Denied, Count: d.Before, RetryIn: d.RetryIn, Source: d.Source}, u.Descriptor)
+	denial := denials.Of(u.At, check, d)
+	denial.Quota = u.Rule.Quota
+	u.rules.denials.Note(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
 }

@@ -27,40 +27,37 @@ func (l *Limiter) record(c *Call, i int) {
 		return
 	}
 	s.Limit = &check.Limits[d.Strictest]
-	s.Over = !d.Allowed && !p.shadow // a look may have found it over
 	if p.shadow {
-		s.Shadow, s.NextIn = !d.Allowed, 0
-		c.ShadowOver = c.ShadowOver || s.Shadow
+		s.NextIn = 0
+	}
+	switch { // a look may have found it over
+	case d.Allowed:
+		s.Outcome = Within
+	case p.shadow:
+		s.Outcome = ShadowOver
+	default:
+		s.Outcome = Over
 	}
 }
 
-// count counts the hits of each check by what became of them. A quota that is over refuses only if the request is refused.
-func (l *Limiter) count(c *Call) {
+// keep counts the hits of each check by what became of them, and keeps the denials: of a request that is refused each
+// check that refuses it, and of any each that would, were it not for shadow mode.
+func (l *Limiter) keep(c *Call) {
+	refused := c.Result != OK
 	for i := range c.checks {
 		p := &c.pending[i]
-		if p.hits == nil {
-			continue
+		s, check, d := &c.Statuses[p.descriptor], &c.checks[i], &c.decisions[i]
+		entries := c.Descriptors[p.descriptor].Entries
+		if p.recorded { // a quota that is over refuses only if the request is refused
+			c.rules.hits.At(p.place).Record(
+				&hits.Event{Rule: s.Rule, Descriptor: entries, Override: s.Override, Key: p.key, At: c.At, Check: check, Decision: d},
+				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && c.Result != OverLimit})
 		}
-		s := &c.Statuses[p.descriptor]
-		p.hits.Record(&hits.Event{Rule: s.Rule, Descriptor: c.Descriptors[p.descriptor].Entries, Override: s.Override,
-			Key: p.key, At: c.At, Check: &c.checks[i], Decision: &c.decisions[i]},
-			hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && !c.Over})
-	}
-}
-
-// keepDenials keeps, of a request that is refused, each check that refuses it, and of any request each that would, were
-// it not for shadow mode.
-func (c *Call) keepDenials() {
-	for i := range c.checks {
-		descriptor := &c.Descriptors[c.pending[i].descriptor]
-		s := &c.Statuses[c.pending[i].descriptor]
-		if s.Err != nil || !s.Shadow && !(s.Over && (c.Over || c.Shadowed)) {
-			continue
+		if s.Outcome == ShadowOver || s.Outcome == Over && refused {
+			denial := denials.Of(c.At, check, d)
+			denial.Override, denial.Quota = s.Override, s.Quota
+			c.rules.denials.Note(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
 		}
-		c.rules.denials.Note(s.Rule, c.Domain, s.Shadow || c.Shadowed, &denials.Denial{
-			At: c.At, Limit: *s.Limit, Override: s.Override, Quota: s.Quota, Hits: c.checks[i].Hits, Count: s.Before,
-			RetryIn: s.RetryIn, Source: s.Source,
-		}, descriptor.Entries)
 	}
 }
 

@@ -87,13 +87,13 @@ func TestDeniedRequestChargesOnlyDenyingDescriptors(t *testing.T) {
 			tc.options.RefundOthers = true
 			l, _ := newLimiterOn(t, store, tc.options, sparing)
 			for range 2 {
-				if ask(t, l, "shop", 1, tc.ask...).Over {
+				if denied(ask(t, l, "shop", 1, tc.ask...)) {
 					t.Fatal("one of the first two requests is refused")
 				}
 			}
 			c := ask(t, l, "shop", 1, tc.ask...)
-			if got := see(c.Statuses[len(tc.ask)-1]); c.Over != tc.over || got != tc.last {
-				t.Errorf("over %v, the last status %+v; want %v, %+v", c.Over, got, tc.over, tc.last)
+			if got := see(c.Statuses[len(tc.ask)-1]); denied(c) != tc.over || got != tc.last {
+				t.Errorf("over %v, the last status %+v; want %v, %+v", denied(c), got, tc.over, tc.last)
 			}
 			got := make(counts)
 			for key := range tc.want {

@@ -31,16 +31,14 @@ func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 	c.TooLarge = true
 	brings := func(d Descriptor) bool { return d.HasOverride }
 	if r.config.Enforces(c.Domain) || !c.UnknownDomain && slices.ContainsFunc(c.Descriptors, brings) {
-		c.Over, c.Shadowed, c.Message = !l.options.Shadow, l.options.Shadow, tooLargeMessage
+		c.Result, c.Message = l.refusal(), tooLargeMessage
 	}
-	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Abbreviate(c.Domain), "has", what, "refused", c.Over,
+	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Abbreviate(c.Domain), "has", what, "refused", c.Result == OverLimit,
 		"remedy", "bound the headers that descriptors are made of, or make fewer descriptors", "counted_in", `weir_requests_total{outcome="too_large"}`)
 }
 
 // logInvalid logs a request that is wrong itself: its error lets it pass wherever Envoy's failure_mode_deny is off.
 func (l *Limiter) logInvalid(c *Call, err error) {
-	if err != nil && c.Result(err) == Invalid {
-		l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Abbreviate(c.Domain), "reason", err,
-			"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)
-	}
+	l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Abbreviate(c.Domain), "reason", err,
+		"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)
 }

@@ -41,8 +41,8 @@ func TestTooLargeRequestsAreOverLimit(t *testing.T) {
 		l, _, _ := newLimiterWith(t, tc.options, tc.rules)
 		c := &limit.Call{Request: tc.request}
 		err := l.Decide(t.Context(), c)
-		if err != nil || c.Over != tc.over || len(c.Statuses) != 0 || c.Result(err) != tc.result {
-			t.Errorf("%s: over %v, %d statuses, %v, %v; want over %v, none, %v", what, c.Over, len(c.Statuses), c.Result(err), err, tc.over,
+		if err != nil || denied(c) != tc.over || len(c.Statuses) != 0 || c.Counted() != tc.result {
+			t.Errorf("%s: over %v, %d statuses, %v, %v; want over %v, none, %v", what, denied(c), len(c.Statuses), c.Counted(), err, tc.over,
 				tc.result)
 		}
 		if s := ask(t, l, "shop", 1, ann).Statuses[0]; s.Before != 0 {
@@ -75,7 +75,7 @@ func TestInvalidRequestsAreLoggedEachMinute(t *testing.T) {
 		l, _, _ := newLimiterWith(t, limit.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, shop)
 		for _, domain := range []string{"shop", "", ""} {
 			c := &limit.Call{Request: limit.Request{Domain: domain}}
-			if err := l.Decide(t.Context(), c); c.Result(err) != limit.Invalid {
+			if err := l.Decide(t.Context(), c); c.Counted() != limit.Invalid {
 				t.Fatalf("a request for %q without descriptors ends with %v, want it invalid", domain, err)
 			}
 			time.Sleep(40 * time.Second)

@@ -26,7 +26,7 @@ func (c *Call) Trace() string {
 		case check < len(c.pending) && c.pending[check].descriptor == i:
 			traceCheck(&b, &c.checks[check], &c.decisions[check])
 			check++
-		case s.Unlimited:
+		case s.Outcome == Unlimited:
 			b.WriteString("unlimited")
 		default:
 			b.WriteString("no rule")

@@ -80,6 +80,6 @@ func (w *world) decide(t testing.TB, r limit.Request) {
 	if err != nil && !errors.Is(err, limit.ErrNoDescriptors) {
 		t.Error(err)
 	}
-	w.metrics.Observe(c.Result(err), time.Millisecond)
+	w.metrics.Observe(c.Counted(), time.Millisecond)
 	w.calls[ratelimit.ShouldRateLimit]++
 }

@@ -422,7 +422,7 @@ func TestRLSCallersAndEnvoysShareTheLimit(t *testing.T) {
 			if err := w.limiter.Decide(t.Context(), &call); err != nil {
 				t.Fatal(err)
 			}
-			if s := call.Statuses[0]; !call.Over {
+			if s := call.Statuses[0]; call.Result != limit.OverLimit {
 				if admitted += 3; s.Before+3 > 6000 {
 					t.Fatalf("a caller of RLS is admitted at %d of 6000", s.Before)
 				}

@@ -3,6 +3,7 @@ package rls
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -38,29 +39,31 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 		return append(dst, unknownDomain...)
 	}
 	if denier := denying(&c.Verdict); denier != nil {
-		if c.Shadowed {
+		if c.Result == limit.Shadowed {
 			return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 		}
 		dst = appendDenial(dst, "denied", c.Domain, denier, retryIn(c.Statuses))
 	}
-	for i := range c.Statuses {
-		if denier := &c.Statuses[i]; denier.Shadow {
-			return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
-		}
+	if i := slices.IndexFunc(c.Statuses, shadowOver); i >= 0 {
+		denier := &c.Statuses[i]
+		return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 	}
 	return dst
 }
 
+// shadowOver reports whether a descriptor would refuse its request, were its rule not in shadow mode.
+func shadowOver(s limit.Status) bool { return s.Outcome == limit.ShadowOver }
+
 // denying returns the status that refuses the request, or would but for shadow mode; nil for none. It is the one with
 // the longest wait; if only quotas are over, the one with the shortest.
 func denying(v *limit.Verdict) *limit.Status {
-	if !v.Over && !v.Shadowed {
+	if v.Result == limit.OK {
 		return nil
 	}
 	var longest, quota *limit.Status
 	for i := range v.Statuses {
 		switch s := &v.Statuses[i]; {
-		case !s.Over || s.Limit == nil:
+		case s.Outcome != limit.Over:
 		case s.Quota:
 			if quota == nil || s.RetryIn < quota.RetryIn {
 				quota = s

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,12 +18,12 @@ import (
 // encode writes a call's verdict as a RateLimitResponse (envoy/service/ratelimit/v3/rls.proto).
 func (s *Service) encode(c *limit.Call) []byte {
 	v, o := &c.Verdict, &s.options
-	size := 16 + 48*len(v.Statuses) + len(v.Message)
+	over, size := v.Result == limit.OverLimit, 16+48*len(v.Statuses)+len(v.Message)
 	if o.explainsDenial(v) {
 		size += deniedSize
 	}
 	dst := make([]byte, 0, size)
-	dst = appendVarint(dst, 1, code(v.Over))
+	dst = appendVarint(dst, 1, code(over))
 	for i := range v.Statuses {
 		var begin int
 		dst, begin = openMessage(dst, 2)
@@ -33,7 +34,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 	if o.DynamicMetadata || c.Degraded || o.explainsDenial(v) {
 		dst = s.appendMetadata(dst, c)
 	}
-	if v.Over && v.Message != "" {
+	if over && v.Message != "" {
 		dst = appendText(dst, 5, v.Message)
 	}
 	return dst
@@ -41,12 +42,12 @@ func (s *Service) encode(c *limit.Call) []byte {
 
 // explainsDenial reports whether dynamic metadata tell what refused, or would but for shadow mode, or an unknown domain.
 func (o *Options) explainsDenial(v *limit.Verdict) bool {
-	return o.DeniedMetadata && (v.Over || v.Shadowed || v.ShadowOver || v.UnknownDomain)
+	return o.DeniedMetadata && (v.Result != limit.OK || v.UnknownDomain || slices.ContainsFunc(v.Statuses, shadowOver))
 }
 
 func appendStatus(dst []byte, s *limit.Status) []byte {
-	dst = appendVarint(dst, 1, code(s.Over))
-	if s.Unlimited {
+	dst = appendVarint(dst, 1, code(s.Outcome == limit.Over))
+	if s.Outcome == limit.Unlimited {
 		return appendVarint(dst, 3, math.MaxUint32)
 	}
 	if s.Limit == nil {
@@ -153,7 +154,7 @@ func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
 			dst = h.Request.append(dst, requestHeadersToAdd, s)
 		}
 	}
-	if h.RetryAfter && v.Over {
+	if h.RetryAfter && v.Result == limit.OverLimit {
 		if wait := retryIn(v.Statuses); wait != backend.Never {
 			dst = appendHeader(dst, responseHeadersToAdd, "retry-after", wholeSeconds(wait))
 		}
@@ -175,7 +176,7 @@ func headerStatus(statuses []limit.Status) *limit.Status {
 		s := &statuses[i]
 		switch {
 		case s.Limit == nil:
-		case s.Over && !s.Quota:
+		case s.Outcome == limit.Over && !s.Quota:
 			over = s
 		case least == nil || s.Remaining < least.Remaining:
 			least = s
@@ -191,11 +192,11 @@ func retryIn(statuses []limit.Status) time.Duration {
 	quota, soonest := false, backend.Never
 	for i := range statuses {
 		switch s := &statuses[i]; {
-		case s.Quota && s.Over:
+		case s.Quota && s.Outcome == limit.Over:
 			quota, soonest = true, min(soonest, s.RetryIn)
 		case s.Quota:
 			quota, soonest = true, min(soonest, s.NextIn)
-		case s.Over:
+		case s.Outcome == limit.Over:
 			longest = max(longest, s.RetryIn)
 		default:
 			longest = max(longest, s.NextIn)

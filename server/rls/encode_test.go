@@ -30,9 +30,9 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		}
 		text := strings.Repeat("n", length)
 		limited := &descriptors.Limit{Requests: math.MaxUint64, Unit: descriptors.Week, Multiplier: 1000, Name: text}
-		c := &limit.Call{Request: limit.Request{Domain: text}, Verdict: limit.Verdict{Over: true, Message: text, Statuses: []limit.Status{
-			{Limit: limited, Decision: backend.Decision{Remaining: math.MaxUint64, ResetIn: math.MaxInt64}}, {}, {Unlimited: true},
-			{Limit: limited, Over: true, Rule: &descriptors.Rule{Path: text}, Decision: backend.Decision{RetryIn: time.Second + 1}}}}}
+		c := &limit.Call{Request: limit.Request{Domain: text}, Verdict: limit.Verdict{Result: limit.OverLimit, Message: text, Statuses: []limit.Status{
+			{Limit: limited, Outcome: limit.Within, Decision: backend.Decision{Remaining: math.MaxUint64, ResetIn: math.MaxInt64}}, {}, {Outcome: limit.Unlimited},
+			{Limit: limited, Outcome: limit.Over, Rule: &descriptors.Rule{Path: text}, Decision: backend.Decision{RetryIn: time.Second + 1}}}}}
 		o := Options{Headers: Headers{Answer: Names{Limit: text, Reset: "reset"}, Request: Names{Remaining: text}, RetryAfter: true},
 			DynamicMetadata: true, DeniedMetadata: true}
 

@@ -54,7 +54,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, status.Convert(err).Message(), httpStatus)
 		return
 	}
-	writeJSON(w, out.encoded, in.Over)
+	writeJSON(w, out.encoded)
 }
 
 // read reads a request in JSON, unless its client leaves before it is its turn.
@@ -74,7 +74,7 @@ func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	return err
 }
 
-func writeJSON(w http.ResponseWriter, out []byte, over bool) {
+func writeJSON(w http.ResponseWriter, out []byte) {
 	var response ratelimit.RateLimitResponse
 	err := proto.Unmarshal(out, &response)
 	var text []byte
@@ -86,7 +86,7 @@ func writeJSON(w http.ResponseWriter, out []byte, over bool) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if over {
+	if response.OverallCode == ratelimit.RateLimitResponse_OVER_LIMIT {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(text) // the client is gone if this fails

@@ -68,7 +68,7 @@ func describeRequest(fields map[string]any, c *limit.Call) {
 	}
 	merged := make(map[string]any)
 	for i := range c.Statuses {
-		if s := &c.Statuses[i]; s.Metadata != nil && !s.Over {
+		if s := &c.Statuses[i]; s.Metadata != nil && s.Outcome != limit.Over {
 			fields["metadata"] = merged
 			merge(merged, s.Metadata)
 		}

@@ -118,26 +118,25 @@ func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*re
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)
 	var out *reply
-	result := c.Result(err)
 	switch {
 	case err == nil:
 		out = &reply{encoded: s.encode(c)}
-	case result == limit.Invalid:
+	case c.Result == limit.Invalid:
 		err = status.Error(codes.InvalidArgument, err.Error())
 	default:
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observe(Answered{result, took, in.json, c, ctx})
+	s.observe(Answered{c.Counted(), took, in.json, c, ctx})
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
-		s.logTrace(ctx, c, result, err, took)
+		s.logTrace(ctx, c, err, took)
 	}
 	return out, err
 }
 
 // logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
-func (s *Service) logTrace(ctx context.Context, c *limit.Call, result limit.Result, err error, took time.Duration) {
-	attrs := []slog.Attr{slog.String("domain", descriptors.Abbreviate(c.Domain)), slog.String("answer", result.String()),
+func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
+	attrs := []slog.Attr{slog.String("domain", descriptors.Abbreviate(c.Domain)), slog.String("answer", c.Counted().String()),
 		slog.String("took", took.String()), slog.String("trace", c.Trace())}
 	if err != nil {
 		attrs = append(attrs, slog.String("error", err.Error()))

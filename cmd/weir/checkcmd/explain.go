@@ -182,13 +182,13 @@ func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) 
 	for i := range all {
 		name, s, does := descriptors.Abbreviate(all[i].Descriptor.String()), &call.Statuses[i], ""
 		switch replaces := all[i].Match.Rule; {
-		case s.Unlimited && len(s.Rule.Replaces) > 0:
+		case s.Outcome == limit.Unlimited && len(s.Rule.Replaces) > 0:
 			does = "never denies: unlimited; limits named " + quotedList(s.Rule.Replaces) + " step aside for it"
-		case s.Unlimited:
+		case s.Outcome == limit.Unlimited:
 			does = "never denies: unlimited; limits of others hold"
 		case s.Rule != nil:
 			switch charged = append(charged, name); {
-			case s.Shadow:
+			case s.Outcome == limit.ShadowOver:
 				does = "never denies, in shadow mode: "
 			case s.Quota:
 				does, quotas = "denies when all quotas of the request are over: ", append(quotas, name)
@@ -207,7 +207,7 @@ func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) 
 		deniers = append(deniers, "all of "+strings.Join(quotas, ", "))
 	}
 	verdict, charge := "OK: nothing here denies", "nothing"
-	if call.Over {
+	if call.Result == limit.OverLimit {
 		verdict = "denied if over: " + strings.Join(deniers, ", or ") + "; else OK. Envoy shows the limit with the least left"
 	}
 	if len(charged) > 0 {

@@ -83,7 +83,7 @@ func (r *results) add(q *request, c *limit.Call, checks []backend.Check) {
 			of.callers[string(check.Key)] = who
 			of.Callers++
 		}
-		of.add(who, q.at.UnixMicro(), check.Hits, !c.Over && !s.Over && !s.Shadow, s.Over || s.Shadow)
+		of.add(who, q.at.UnixMicro(), check.Hits, c.Result != limit.OverLimit && s.Outcome == limit.Within, s.Outcome != limit.Within)
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *simulation) decide(batch []request) error {
 			return err
 		}
 		s.results.add(r, &s.call, s.store.checks)
-		s.over = append(s.over, s.call.Over)
+		s.over = append(s.over, s.call.Result == limit.OverLimit)
 	}
 	return nil
 }
