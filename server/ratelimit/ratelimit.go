@@ -59,14 +59,14 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 			do(name, Counter, value)
 		}
 	}
-	for rule, totals := range s.Rules.Totals() {
-		for statistic, total := range totals {
-			if total > 0 {
-				do(rules+rule+"."+rulestats.Statistic(statistic).String(), Counter, total)
+	if s.Rules != nil {
+		for rule, totals := range s.Rules.Totals() {
+			for statistic, total := range totals {
+				count(rules+rule+"."+rulestats.Statistic(statistic).String(), total)
 			}
 		}
+		count(rules+history.UnknownDomain+".domain_not_found", s.Rules.NotFound())
 	}
-	count(rules+history.UnknownDomain+".domain_not_found", s.Rules.NotFound())
 	n := s.Requests()
 	for m := range Method(Methods) {
 		count("ratelimit_server."+m.String()+".total_requests", s.Calls(m))
