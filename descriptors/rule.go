@@ -111,11 +111,19 @@ func PathSegment(key, value string) string {
 	return segment
 }
 
+// MaxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of the
+// history.
+const MaxValue = 256
+
 // AppendValue appends the value of a descriptor's hits in the history: the entries that the rule keeps apart, as
-// user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text, and none is empty.
-// It allocates only to grow dst.
+// user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text, and none is empty;
+// one longer than MaxValue gives none. It allocates only to grow dst.
 func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
+	begin := len(dst)
 	for i, entry := range r.Values {
+		if len(dst)-begin+len(d[entry].Key)+len(d[entry].Value) > MaxValue {
+			return dst[:begin]
+		}
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -123,24 +131,8 @@ func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 		dst = append(dst, '=')
 		dst = appendPercentEscaped(dst, r.countedValue(d, entry))
 	}
-	return dst
-}
-
-// MaxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of the
-// history.
-const MaxValue = 256
-
-// AppendCountedValue appends what AppendValue does, nothing if that is longer than MaxValue.
-func (r *Rule) AppendCountedValue(dst []byte, d Descriptor) []byte {
-	length := 0
-	for _, entry := range r.Values {
-		length += len(d[entry].Key) + len(d[entry].Value) + len("=,")
-	}
-	if length-1 > MaxValue {
-		return dst
-	}
-	if text := r.AppendValue(dst, d); len(text)-len(dst) <= MaxValue {
-		return text
+	if len(dst)-begin > MaxValue {
+		return dst[:begin]
 	}
 	return dst
 }

@@ -16,7 +16,6 @@ func RunPlain(t *testing.T, open func(t *testing.T) Store, o Options) {
 	t.Run("EachStepIsTheModels", func(t *testing.T) {
 		walk(t, open(t), promise{"plain", 0, plainRule, oneClock}, o.Steps, o)
 	})
-	t.Run("Rulings", func(t *testing.T) { testPlainRulings(t, open) })
 	t.Run("SameKeyTwiceIsChargedTwice", func(t *testing.T) { testSameKeyTwice(t, open(t), descriptors.FixedWindow) })
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/weirproxy/weir/server"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 	"github.com/weirproxy/weir/server/ratelimit/statsd"
 	"github.com/weirproxy/weir/server/rls"
 	"github.com/weirproxy/weir/server/stats"
@@ -40,9 +41,9 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
 		values: &ratelimit.Statistics{Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
 	if s.counted {
-		recorder.CountAsRatelimit(set.MetricsWithoutDots)
+		recorder.Ratelimit = rulestats.New(set.MetricsWithoutDots)
 	}
-	s.values.Rules, s.values.Calls = recorder.Ratelimit(), func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
+	s.values.Rules, s.values.Calls = recorder.Ratelimit, func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
 	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.values, log

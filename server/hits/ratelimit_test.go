@@ -39,11 +39,11 @@ func TestTotalsCountHitsLikeRatelimit(t *testing.T) {
 		check := &backend.Check{Limits: []descriptors.Limit{{Requests: tc.limit}}, Hits: tc.hits, Charge: tc.charge}
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
 		r := New(0)
-		r.CountAsRatelimit(false)
+		r.Ratelimit = rulestats.New(false)
 		c := at(r.Table(rules), rules, "shop", "user", "ann")
 		c.Record(check, &tc.decision, Modes{NearRatio: 0.8, Shadow: tc.shadow})
 		tc.want[rulestats.TotalHits] = tc.hits
-		if got := r.Ratelimit().Totals()["shop.user"]; got != tc.want {
+		if got := r.Ratelimit.Totals()["shop.user"]; got != tc.want {
 			t.Errorf("%+v: got %v", tc, got)
 		}
 	}

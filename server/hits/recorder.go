@@ -19,11 +19,13 @@ import (
 // Recorder holds the counters, by domain and path, and knows who takes the most. Its methods may be called by any
 // number of goroutines.
 type Recorder struct {
+	// Ratelimit, if set, counts hits as envoyproxy/ratelimit does, too. Set it before the first table.
+	Ratelimit *rulestats.Registry
+
 	maxValues int
 	seed      maphash.Seed
 	rules     *byrule.Registry[Counter]
 	top       topKeys
-	ratelimit *rulestats.Registry // nil unless hits are counted as by envoyproxy/ratelimit
 
 	draining sync.Mutex  // one drain at a time
 	quota    seriesQuota // draining protects it
@@ -38,17 +40,10 @@ func New(maxValues int) *Recorder {
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Value
 		c.rule, c.recorder = e.Name, r
-		c.ratelimit = r.ratelimit.Rule(e.Domain, rule)
+		c.ratelimit = r.Ratelimit.Rule(e.Domain, rule)
 	})
 	return r
 }
-
-// CountAsRatelimit has the recorder count hits as envoyproxy/ratelimit does, too, under names with or without dots. It
-// comes before the first table.
-func (r *Recorder) CountAsRatelimit(noDots bool) { r.ratelimit = rulestats.New(noDots) }
-
-// Ratelimit returns what counts hits as envoyproxy/ratelimit does, nil if nothing does.
-func (r *Recorder) Ratelimit() *rulestats.Registry { return r.ratelimit }
 
 // SyncSeries tells the recorder of all series of the history that are fine, see [history.Series]. Those of values take the
 // places that New allows. A value whose series is no longer fine, and that had no hit since the last call, has none.
@@ -75,10 +70,10 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 }
 
 // CountsRefunds reports whether refunds are counted, which only envoyproxy/ratelimit does.
-func (r *Recorder) CountsRefunds() bool { return r.ratelimit != nil }
+func (r *Recorder) CountsRefunds() bool { return r.Ratelimit != nil }
 
 // CountUnknownDomain counts a descriptor of a domain that the configuration lacks, as envoyproxy/ratelimit does.
-func (r *Recorder) CountUnknownDomain() { r.ratelimit.CountUnknownDomain() }
+func (r *Recorder) CountUnknownDomain() { r.Ratelimit.CountUnknownDomain() }
 
 // Drain calls emit with the hits that were counted since the last call, by series of the history: each hit once. It
 // forgets rules that the latest configuration does not have, some minutes after their last request; with a zero time none.

@@ -31,7 +31,7 @@ type value struct {
 // count counts hits, and those of the value of a descriptor.
 func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	var room [descriptors.MaxValue]byte
-	text := rule.AppendCountedValue(room[:0], d)
+	text := rule.AppendValue(room[:0], d)
 	key := maphash.Bytes(r.seed, text)
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -107,14 +107,14 @@ func TestOutcomeOfHitsIsRecorded(t *testing.T) {
 			if got := recorded(recorder); !maps.Equal(got, tc.totals) {
 				t.Errorf("recorded %+v; want %+v", got, tc.totals)
 			}
-			if got := recorder.Ratelimit().Totals(); !maps.Equal(got, tc.ratelimit) {
+			if got := recorder.Ratelimit.Totals(); !maps.Equal(got, tc.ratelimit) {
 				t.Errorf("as ratelimit %v; want %v", got, tc.ratelimit)
 			}
 			unknown := uint64(0)
 			if tc.domain == "nowhere" {
 				unknown = uint64(len(tc.asks))
 			}
-			if got := recorder.Ratelimit().NotFound(); got != unknown {
+			if got := recorder.Ratelimit.NotFound(); got != unknown {
 				t.Errorf("%d descriptors had a domain that is not there, want %d", got, unknown)
 			}
 		})
@@ -130,7 +130,7 @@ func TestHitsAdmittedByShadowAreNotOver(t *testing.T) {
 		}
 	}
 	want, wantRatelimit := totals{"shop user": {Within: 6, Shadow: 12}}, ratelimit{"shop.user": ratelimitOf(18, 6, 0, 12)}
-	if got, gotRatelimit := recorded(recorder), recorder.Ratelimit().Totals(); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
+	if got, gotRatelimit := recorded(recorder), recorder.Ratelimit.Totals(); !maps.Equal(got, want) || !maps.Equal(gotRatelimit, wantRatelimit) {
 		t.Errorf("recorded %+v and %v; want %+v and %v: the shadow mode of all is no rule's", got, gotRatelimit, want, wantRatelimit)
 	}
 }
@@ -207,7 +207,7 @@ func TestHitsWithoutAnAnswerAreDegraded(t *testing.T) {
 			t.Errorf("by policy %s: recorded %+v; want %+v", policy, got, kept)
 		}
 		want := ratelimit{"shop.user": {rulestats.TotalHits: 2}, "shop.closed": {rulestats.TotalHits: 2}, "shop.shadow": {rulestats.TotalNegativeHits: 1}}
-		if got := recorder.Ratelimit().Totals(); !maps.Equal(got, want) {
+		if got := recorder.Ratelimit.Totals(); !maps.Equal(got, want) {
 			t.Errorf("by policy %s: as ratelimit %v; want %v", policy, got, want)
 		}
 	}

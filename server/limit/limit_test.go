@@ -15,6 +15,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
 const shop = `
@@ -65,7 +66,7 @@ func newLimiterOn(t testing.TB, store backend.Counter, o limit.Options, file str
 	t.Helper()
 	o.Algorithm, o.NearRatio = descriptors.SlidingWindow, 0.8
 	recorder := hits.New(100)
-	recorder.CountAsRatelimit(false)
+	recorder.Ratelimit = rulestats.New(false)
 	l := limit.New(store, o, recorder)
 	l.Apply(fixture.Config(t, file))
 	return l, recorder

@@ -130,17 +130,17 @@ func (m *Prometheus) Took(method Method, took time.Duration) {
 func (m *Prometheus) update() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.config.Statistics.Each(func(name string, kind Kind, value uint64) {
+	m.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
 		s := m.shown[name]
 		if s == nil {
 			typ := mapper.MetricTypeCounter
-			if kind == Gauge {
+			if isGauge {
 				typ = mapper.MetricTypeGauge
 			}
 			s = &shownStatistic{show: m.mappedSeries(name, typ)}
 			m.shown[name] = s
 		}
-		if kind == Counter {
+		if !isGauge {
 			value, s.total = value-min(value, s.total), value
 		}
 		s.show(float64(value))

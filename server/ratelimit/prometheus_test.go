@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weirproxy/weir/backend/backendtest/fixture"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/ratelimit"
 )
@@ -87,24 +86,6 @@ func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 		`ratelimit_service_response_time_seconds_count{grpc_method="Check"} 1`,
 		`ratelimit_service_config_load_success 1`,
 		`ratelimit_localcache_entryCount 7`)
-}
-
-func TestSanitizedDotsSeparateNoLabels(t *testing.T) {
-	w := newWorld(t, true)
-	w.recorder.CountAsRatelimit(true)
-	w.statistics.Rules = w.recorder.Ratelimit()
-	w.limiter.Apply(fixture.Config(t, "domain: a.b\ndescriptors:\n- {key: host.name, value: c.d, rate_limit: &l {requests_per_unit: 20, unit: hour}}\n"+
-		"- {key: tenant, value_to_metric: true, rate_limit: *l}\n"))
-	w.decide(t, limit.Request{Domain: "a.b", Descriptors: read(t, "host.name=c.d", "tenant=e.f")})
-	var text strings.Builder
-	if err := w.statistics.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"a.b.host_name_c_d", "a.b.tenant_e_f"} {
-		if want := "ratelimit.service.rate_limit." + name + ".total_hits: 1\n"; !strings.Contains(text.String(), want) {
-			t.Errorf("the statistics are\n%s\nwant %s: dots of the domain stay, those of keys and values do not", &text, want)
-		}
-	}
 }
 
 // A mapping as Envoy Gateway mounts it: with timer_type, which the mapper has since renamed, and dropping the rest.

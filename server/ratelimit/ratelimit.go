@@ -13,15 +13,6 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
-// Kind is how a statistic behaves.
-type Kind uint8
-
-// The kinds of statistics.
-const (
-	Counter Kind = iota // a total since the start, which never goes down
-	Gauge
-)
-
 // Method is a method of gRPC whose calls are counted and timed.
 type Method uint8
 
@@ -51,22 +42,22 @@ type Statistics struct {
 	Counters    map[string]func() (total uint64)  // more counters, by name
 }
 
-// Each calls do with each statistic in no particular order: gauges, and counters that are above 0. There are as many as
-// the rules, and the values that rules tell apart, let there be.
-func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
+// Each calls do with each statistic in no particular order: gauges, and counters that are above 0, which are totals since
+// the start and never go down. There are as many as the rules, and the values that rules tell apart, let there be.
+func (s *Statistics) Each(do func(name string, value uint64, isGauge bool)) {
 	count := func(name string, value uint64) {
 		if value > 0 {
-			do(name, Counter, value)
+			do(name, value, false)
 		}
 	}
-	for rule, totals := range s.Rules.Totals() {
-		for statistic, total := range totals {
-			if total > 0 {
-				do(rules+rule+"."+rulestats.Statistic(statistic).String(), Counter, total)
+	if s.Rules != nil {
+		for rule, totals := range s.Rules.Totals() {
+			for statistic, total := range totals {
+				count(rules+rule+"."+rulestats.Statistic(statistic).String(), total)
 			}
 		}
+		count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
 	}
-	count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
 	n := s.Requests()
 	for m := range Method(Methods) {
 		count("ratelimit_server."+m.String()+".total_requests", s.Calls(m))
@@ -81,14 +72,14 @@ func (s *Statistics) Each(do func(name string, kind Kind, value uint64)) {
 		count(name, total())
 	}
 	for name, value := range s.Gauges {
-		do(name, Gauge, value())
+		do(name, value(), true)
 	}
 }
 
 // WriteText writes each statistic as a line, name: value, sorted.
 func (s *Statistics) WriteText(w io.Writer) error {
 	var lines []string
-	s.Each(func(name string, _ Kind, value uint64) { lines = append(lines, fmt.Sprintf("%s: %d\n", name, value)) })
+	s.Each(func(name string, value uint64, _ bool) { lines = append(lines, fmt.Sprintf("%s: %d\n", name, value)) })
 	slices.Sort(lines)
 	for _, line := range lines {
 		if _, err := io.WriteString(w, line); err != nil {

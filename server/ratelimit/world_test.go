@@ -11,6 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 	"github.com/weirproxy/weir/server/limit"
 	"github.com/weirproxy/weir/server/ratelimit"
+	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 	"github.com/weirproxy/weir/server/stats"
 )
 
@@ -45,9 +46,9 @@ func newWorld(t testing.TB, countAsRatelimit bool) *world {
 	t.Helper()
 	w := &world{recorder: hits.New(0), metrics: stats.New("test")}
 	if countAsRatelimit {
-		w.recorder.CountAsRatelimit(false)
+		w.recorder.Ratelimit = rulestats.New(false)
 	}
-	w.statistics = &ratelimit.Statistics{Rules: w.recorder.Ratelimit(), Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
+	w.statistics = &ratelimit.Statistics{Rules: w.recorder.Ratelimit, Requests: w.metrics.Requests, ConfigLoads: w.metrics.ConfigLoads,
 		Gauges: map[string]func() uint64{"ratelimit.localcache.entryCount": func() uint64 { return 7 }}}
 	w.statistics.Calls = func(m ratelimit.Method) uint64 { return w.calls[m] }
 	w.limiter = limit.New(fixture.Memory(t, nil), limit.Options{Algorithm: descriptors.FixedWindow, NearRatio: 0.8}, w.recorder)

@@ -121,7 +121,7 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 		t.add("metadata", "%s", strings.TrimSpace(text.String()))
 	}
 	if r.Values != nil {
-		t.add("history", "each value apart: %s", printablePath(string(r.AppendValue(nil, e.Descriptor))))
+		t.add("history", "each value apart: %s", cmp.Or(printablePath(string(r.AppendValue(nil, e.Descriptor))), "this one is too long"))
 	}
 }
 

@@ -35,10 +35,7 @@ func takesAnyValue(variable string) bool {
 
 // inert returns what the names of variables begin with that have no effect in an environment, as their switch is off.
 func inert(e config.Environment) (prefixes []string) {
-	is := func(name string) bool {
-		on, err := strconv.ParseBool(e[name])
-		return err == nil && on
-	}
+	is := func(name string) bool { return isTrue(e[name]) }
 	store, sends := e["BACKEND_TYPE"], !is("DISABLE_STATS")
 	for _, of := range []struct {
 		names string
@@ -138,9 +135,13 @@ func translate(given config.Environment) config.Environment {
 // reachesRedisByTLS reports whether a Redis is reached by TLS, as far as the environment tells.
 func reachesRedisByTLS(e config.Environment) bool {
 	return slices.ContainsFunc([]string{"REDIS_", "REDIS_PERSECOND_", "REDIS_HISTORY_"}, func(prefix string) bool {
-		on, err := strconv.ParseBool(e[prefix+"TLS"])
-		return err == nil && on || e[prefix+"URL_FILE"] != "" || strings.Contains(strings.ToLower(e[prefix+"URL"]), "rediss:")
+		return isTrue(e[prefix+"TLS"]) || e[prefix+"URL_FILE"] != "" || strings.Contains(strings.ToLower(e[prefix+"URL"]), "rediss:")
 	})
+}
+
+func isTrue(value string) bool {
+	on, err := strconv.ParseBool(value)
+	return err == nil && on
 }
 
 // dropUnpaired drops a certificate without a key, or a key without a certificate.

@@ -45,7 +45,7 @@ const (
 )
 
 // Registry holds the counters by name, also of rules that are gone: what was counted under a name never goes down. Its
-// methods may be called by any number of goroutines. A nil Registry counts nothing: nobody reads these statistics then.
+// methods may be called by any number of goroutines. A nil Registry counts nothing.
 type Registry struct {
 	noDots   bool
 	notFound atomic.Uint64 // descriptors whose domain no configuration has
@@ -79,18 +79,10 @@ func (g *Registry) CountUnknownDomain() {
 }
 
 // NotFound returns how many descriptors had a domain that the configuration in force did not have.
-func (g *Registry) NotFound() uint64 {
-	if g == nil {
-		return 0
-	}
-	return g.notFound.Load()
-}
+func (g *Registry) NotFound() uint64 { return g.notFound.Load() }
 
 // Totals returns the totals since the start by name, without what is all zero. A total never goes down.
 func (g *Registry) Totals() map[string][Statistics]uint64 {
-	if g == nil {
-		return nil
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := make(map[string][Statistics]uint64, len(g.byName))

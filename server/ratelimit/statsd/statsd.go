@@ -100,8 +100,8 @@ func (s *Sender) send(ctx context.Context) error {
 // due returns the lines of gauges, and of counters that have grown, and what will have been sent of each counter then.
 func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	totals = make(map[string]uint64, len(s.sent))
-	s.config.Statistics.Each(func(name string, kind ratelimit.Kind, value uint64) {
-		if kind == ratelimit.Gauge {
+	s.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
+		if isGauge {
 			lines = append(lines, s.format(name, value, "g"))
 			return
 		}
