@@ -30,10 +30,7 @@ descriptors:
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-type (
-	registry = byrule.Registry[atomic.Int64]
-	entry    = byrule.Entry[atomic.Int64]
-)
+type registry = byrule.Registry[atomic.Int64]
 
 // world is a configuration in force.
 type world struct {
