@@ -97,20 +97,13 @@ func (k Keys) Counts(limits []descriptors.Limit, clock func() time.Time, read fu
 		if err != nil {
 			return nil, err
 		}
-		counts[i] = count(limits[i], w, n, now)
+		counts[i] = backend.LimitCount{Limit: limits[i], Hits: hitsOf(n), Levels: [][]backend.Bucket{nil}}
+		if c := &counts[i]; c.Hits > 0 {
+			begin := time.Unix(w.Begin, 0).UTC()
+			c.ResetIn, c.Levels[0] = w.Rest, []backend.Bucket{{Begin: begin, Width: now.Add(w.Rest).Sub(begin), Hits: c.Hits}}
+		}
 	}
 	return counts, nil
-}
-
-// count returns what a key holds of a limit, of whose window it is now.
-func count(l descriptors.Limit, w Window, n int64, now time.Time) backend.LimitCount {
-	c := backend.LimitCount{Limit: l, Hits: hitsOf(n), Levels: [][]backend.Bucket{nil}}
-	if c.Hits > 0 {
-		begin := time.Unix(w.Begin, 0).UTC()
-		c.ResetIn = w.Rest
-		c.Levels[0] = []backend.Bucket{{Begin: begin, Width: now.Add(w.Rest).Sub(begin), Hits: c.Hits}}
-	}
-	return c
 }
 
 // By returns what a check adds to its key. A count adds at most window.MaxCount, so that no number of hits becomes
