@@ -151,7 +151,7 @@ bin/cosign: FORCE
 publish: ## pushes image and chart of dist/VERSION to REGISTRY; SIGN, cosign's flags, signs both: --yes by the forge's identity
 	@GO=$(GO) .ci/publish "$(VERSION)" "$(REGISTRY)"
 
-chart-docs: ## what the chart's schema takes for descriptor files, algorithms and policies, from weir
+chart-docs: ## the chart's table of values, from values.yaml, and what its schema takes for descriptor files, algorithms and policies, from weir
 	$(GO) -C helm/charttest test ./docs -write
 
 clean: ## remove what make built and installed; counters in weir-data stay

@@ -1,5 +1,5 @@
-// Package docs wants each value of the chart explained in values.yaml, and compares what the schema of the values takes for a
-// descriptor file, an algorithm and a failure policy with what weir takes; with -write it writes the schema.
+// Package docs holds the table of values in the chart's README to values.yaml, and what the schema of the values takes for a
+// descriptor file, an algorithm and a failure policy to what weir takes; with -write it makes them.
 package docs
 
 import (
@@ -19,35 +19,36 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-var write = flag.Bool("write", false, "write what the schema takes from what weir takes")
+var write = flag.Bool("write", false, "write what is made of values.yaml and of what weir takes")
 
 var chartDir = filepath.Join("..", "..", "weir")
 
-func TestSchemaTakesWhatWeirTakes(t *testing.T) {
+func TestFilesGeneratedFromValuesAreCurrent(t *testing.T) {
 	t.Parallel()
-	schema := filepath.Join(chartDir, "values.schema.json")
-	const enum = `": \{"type": "string", "enum": \["", )".*"\]`
+	const schema, enum = "values.schema.json", `": \{"type": "string", "enum": \["", )".*"\]`
 	for _, made := range []struct {
-		place, by string
-		places    int
+		name, place, by string
+		places          int
 	}{
-		{`(?m)^(    "descriptorFile": ).*$`, fileSchema(t), 1},
-		{`("algorithm` + enum, quoted(descriptors.AlgorithmNames), 1},
-		{`("onFailure` + enum, quoted(descriptors.PolicyNames), 2}, // of Redis, and of memcached
+		{"README.md", `(?s)(<!-- Made from values.yaml by make chart-docs. -->\n).*(<!-- The end of what is made. -->\n)`,
+			valuesTable(t) + "${2}", 1},
+		{schema, `(?m)^(    "descriptorFile": ).*$`, fileSchema(t), 1},
+		{schema, `("algorithm` + enum, quoted(descriptors.AlgorithmNames), 1},
+		{schema, `("onFailure` + enum, quoted(descriptors.PolicyNames), 2}, // of Redis, and of memcached
 	} {
-		text, err := os.ReadFile(schema)
+		text, err := os.ReadFile(filepath.Join(chartDir, made.name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		place := regexp.MustCompile(made.place)
 		if n := len(place.FindAll(text, -1)); n != made.places {
-			t.Fatalf("%s has %d places like %s, want %d", schema, n, place, made.places)
+			t.Fatalf("%s has %d places like %s, want %d", made.name, n, place, made.places)
 		}
 		want := place.ReplaceAll(text, []byte("${1}"+made.by))
 		if *write {
-			err = os.WriteFile(schema, want, 0o644)
+			err = os.WriteFile(filepath.Join(chartDir, made.name), want, 0o644)
 		} else if !bytes.Equal(text, want) {
-			err = fmt.Errorf("helm/weir/values.schema.json does not take what weir takes: run make chart-docs")
+			err = fmt.Errorf("helm/weir/%s is not made of values.yaml and of what weir takes: run make chart-docs", made.name)
 		}
 		if err != nil {
 			t.Error(err)
@@ -58,10 +59,10 @@ func TestSchemaTakesWhatWeirTakes(t *testing.T) {
 // quoted is a list of names as the end of a list in JSON.
 func quoted(names string) string { return `"` + strings.ReplaceAll(names, ", ", `", "`) + `"]` }
 
-// Operators read in values.yaml, or by helm show values, what each value does: a comment that begins with -- explains the
-// mapping below it, or the lines up to the next empty one.
-func TestEachValueIsExplained(t *testing.T) {
-	t.Parallel()
+// valuesTable is a Markdown table of the values: each with its default and the comment above it that begins with --. A
+// comment above a mapping is for all that stands below it; one above a line also for the next lines, up to an empty one.
+func valuesTable(t *testing.T) string {
+	t.Helper()
 	values, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	var document yaml.Node
 	if err == nil {
@@ -70,27 +71,76 @@ func TestEachValueIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := wantExplained(t, "", document.Content[0]); n < 50 {
-		t.Errorf("only %d values are explained: this test reads them wrongly", n)
+	var b strings.Builder
+	b.WriteString("| value | default | meaning |\n|---|---|---|\n")
+	for _, r := range readRows(t, "", document.Content[0]) {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(r.names, ", "), strings.Join(r.defaults, ", "), r.meaning)
 	}
+	return strings.ReplaceAll(b.String(), "$", "$$")
 }
 
-// wantExplained returns how many values of a mapping, and of the mappings in it, have an explanation.
-func wantExplained(t *testing.T, prefix string, mapping *yaml.Node) (explained int) {
+// A row holds the values that one comment explains.
+type row struct {
+	names, defaults []string
+	meaning         string
+	line            int // of its last value
+}
+
+// readRows reads the rows of a mapping.
+func readRows(t *testing.T, prefix string, mapping *yaml.Node) (rows []*row) {
 	t.Helper()
-	last := 0 // line of the last explained value
+	var explained *row // the row of the line above
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
+		name := prefix + key.Value
+		meaning := explanation(key.HeadComment)
 		switch {
-		case strings.Contains(key.HeadComment, "-- ") || key.Line == last+1:
-			explained, last = explained+1, key.Line
+		case meaning != "":
+			explained = &row{meaning: meaning}
+			rows = append(rows, explained)
 		case value.Kind == yaml.MappingNode && len(value.Content) > 0:
-			explained, last = explained+wantExplained(t, prefix+key.Value+".", value), 0
-		default:
-			t.Errorf("values.yaml:%d: %s has no comment that begins with --: nobody knows what it does", key.Line, prefix+key.Value)
+			rows, explained = append(rows, readRows(t, name+".", value)...), nil
+			continue
+		case explained == nil || key.Line != explained.line+1:
+			t.Fatalf("line %d of the values: %s has no comment that begins with --: nobody knows what it does", key.Line, name)
 		}
+		explained.names = append(explained.names, "`"+name+"`")
+		explained.defaults = append(explained.defaults, inOneLine(t, value))
+		explained.line = key.Line
 	}
-	return explained
+	return rows
+}
+
+// longestDefault is the most of a default, in bytes, that a row shows.
+const longestDefault = 75
+
+// inOneLine shows a default as one writes it on the command line; one that is too long is left to the file.
+func inOneLine(t *testing.T, value *yaml.Node) string {
+	t.Helper()
+	text, err := yaml.Marshal(withoutComments(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.TrimSuffix(string(text), "\n")
+	if len(line) > longestDefault {
+		line = "values.yaml"
+	}
+	return "`" + strings.ReplaceAll(line, "|", `\|`) + "`"
+}
+
+// withoutComments is a copy of a value whose mappings and lists stand in braces and brackets.
+func withoutComments(value *yaml.Node) *yaml.Node {
+	plain := &yaml.Node{Kind: value.Kind, Style: value.Style | yaml.FlowStyle, Tag: value.Tag, Value: value.Value}
+	for _, below := range value.Content {
+		plain.Content = append(plain.Content, withoutComments(below))
+	}
+	return plain
+}
+
+// explanation is the part of a comment from -- on, in one line.
+func explanation(comment string) string {
+	_, text, _ := strings.Cut(regexp.MustCompile(`(?m)^# ?`).ReplaceAllString(comment, ""), "-- ")
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
 
 // fileSchema is what weir takes for a descriptor file, as a definition in another schema.
