@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// confirmTime is for how long a server must be unable to count until that is an outage.
+	// confirmTime is for how long servers must be unable to count until that is an outage. If all count for less than that
+	// meanwhile, as while a slow server is tried after each PING, it is the same one.
 	confirmTime = 250 * time.Millisecond
-	// calmTime is for how long all must count again until it is over, so that a flapping server fills no log.
+	// calmTime is for how long there must be none until it is over, so that a flapping server fills no log.
 	calmTime = 5 * time.Second
 )
 
@@ -29,9 +30,9 @@ type Log struct {
 	Policy  descriptors.Policy // of rules that have none of their own
 	Log     *slog.Logger
 
-	began, ended time.Time                    // when a server failed first, and when all counted again; zero: not yet
-	logged       bool                         // its begin
-	before       [descriptors.Policies]uint64 // decisions by policies when all servers counted last
+	failed, counted time.Time                    // since when servers fail, and since when all count; zero: they do not
+	began, ended    time.Time                    // the outage whose begin is in the log; zero: not yet
+	before          [descriptors.Policies]uint64 // decisions by policies when all servers counted last
 }
 
 // Run logs outages until ctx ends. It looks at the servers after each change, and when a time is over.
@@ -47,9 +48,7 @@ func (l *Log) Run(ctx context.Context) {
 		case <-changed:
 		case <-over:
 		case <-ctx.Done():
-			if l.logged && l.ended.IsZero() {
-				l.ended = time.Now()
-			}
+			l.ended = cmp.Or(l.ended, l.counted, time.Now())
 			l.end("weir ends while servers of " + l.Kind + " cannot count; the descriptors that each policy decided meanwhile follow")
 			return
 		}
@@ -69,40 +68,48 @@ func (l *Log) failing() (names []string) {
 
 // look notes the servers that cannot count now. It returns when it must look again even if nothing changes; 0: never.
 func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
-	switch {
-	case len(failing) == 0 && !l.logged: // all is well, or was not for a moment
-		l.began, l.before = time.Time{}, l.Limiter.DegradedByPolicy()
-	case len(failing) == 0:
-		if l.ended.IsZero() {
-			l.ended = now
-		}
-		if again = l.ended.Add(calmTime).Sub(now); again <= 0 {
-			l.end("all servers of " + l.Kind + " count again; the descriptors that each policy decided meanwhile follow")
-		}
-	case l.logged:
-		l.ended = time.Time{}
-	case l.began.IsZero():
-		l.began, again = now, confirmTime
-	default:
-		if again = l.began.Add(confirmTime).Sub(now); again <= 0 {
-			l.logged = true
-			l.logBegin(failing)
-		}
+	if len(failing) == 0 {
+		return l.lookCalm(now)
+	}
+	l.failed, l.counted = cmp.Or(l.failed, now), time.Time{}
+	if again = l.failed.Add(confirmTime).Sub(now); again > 0 {
+		return again
+	}
+	if l.ended = (time.Time{}); l.began.IsZero() {
+		l.began = l.failed
+		l.logBegin(failing)
+	}
+	return 0
+}
+
+// lookCalm is look while all servers count.
+func (l *Log) lookCalm(now time.Time) (again time.Duration) {
+	l.counted = cmp.Or(l.counted, now)
+	if again = l.counted.Add(confirmTime).Sub(now); again > 0 && !l.failed.IsZero() {
+		return again
+	}
+	if l.failed = (time.Time{}); l.began.IsZero() {
+		l.before = l.Limiter.DegradedByPolicy()
+		return 0
+	}
+	l.ended = cmp.Or(l.ended, l.counted)
+	if again = l.ended.Add(calmTime).Sub(now); again <= 0 {
+		l.end("all servers of " + l.Kind + " count again; the descriptors that each policy decided meanwhile follow")
 	}
 	return max(0, again)
 }
 
-// end ends an outage. It logs the end of one whose begin is in the log.
+// end logs the end of an outage whose begin is in the log.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
-	if l.logged {
+	if !l.began.IsZero() {
 		about := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
 			about = append(about, p.String(), decided[p]-l.before[p])
 		}
 		l.Log.Warn(message, about...)
 	}
-	l.began, l.ended, l.logged, l.before = time.Time{}, time.Time{}, false, decided
+	l.began, l.ended, l.before = time.Time{}, time.Time{}, decided
 }
 
 // logBegin logs the policies that decide about requests now.
