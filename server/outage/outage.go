@@ -20,6 +20,9 @@ const (
 	confirmTime = 250 * time.Millisecond
 	// calmTime is for how long there must be none until it is over, so that a flapping server fills no log.
 	calmTime = 5 * time.Second
+	// decisionsTime is how often the policies' decisions are read while all count: those on checks that were only late, or
+	// too many, belong to no outage.
+	decisionsTime = time.Second
 )
 
 // Log logs each outage: its begin, with the policies that decide, and its end, with what they did.
@@ -90,13 +93,14 @@ func (l *Log) lookCalm(now time.Time) (again time.Duration) {
 	}
 	if l.failed = (time.Time{}); l.began.IsZero() {
 		l.before = l.Limiter.DegradedByPolicy()
-		return 0
+		return decisionsTime
 	}
 	l.ended = cmp.Or(l.ended, l.counted)
 	if again = l.ended.Add(calmTime).Sub(now); again <= 0 {
 		l.end("all servers of " + l.Kind + " count again; the descriptors that each policy decided meanwhile follow")
+		again = decisionsTime
 	}
-	return max(0, again)
+	return again
 }
 
 // end logs the end of an outage whose begin is in the log.

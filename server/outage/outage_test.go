@@ -110,6 +110,7 @@ func TestOutageIsTwoLogLines(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		s.wants("its end", "level=WARN", "after=7.2s allow=3 deny=2 local=4 error=1")
+		s.decide(descriptors.PolicyAllow, 50) // checks that were only late
 		time.Sleep(time.Hour)
 		s.wants("after it")
 		s.fail("h:1", confirmTime)
