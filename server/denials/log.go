@@ -9,11 +9,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxLines is how many lines an interval may have, so that a thousand rules that deny do not fill a disk.
+// maxLines is how many lines an interval may have, so that a thousand denying rules do not fill a disk.
 const maxLines = 10
 
-// Log logs a sample of the denials: at the end of each interval a line of each rule that has denied since its last, of
-// ten rules at most. The others have theirs at the end of a later one.
+// Log logs a sample of the denials: at the end of each interval one line for each rule that has denied since its last
+// line, for at most ten rules. The others follow at the end of a later interval.
 type Log struct {
 	Recorder *Recorder
 	Interval time.Duration // 0 logs nothing

@@ -1,4 +1,5 @@
-// Package outage logs the outages of the servers that count: when failure policies begin to decide, and what they did.
+// Package outage logs outages of the servers that count: when failure policies begin to decide, and how many requests
+// they decided.
 package outage
 
 import (
@@ -15,26 +16,26 @@ import (
 )
 
 const (
-	// confirmTime is for how long a server must be unable to count until that is an outage.
+	// confirmTime is how long a server must be unable to count before an outage is logged.
 	confirmTime = 250 * time.Millisecond
-	// calmTime is for how long all must count again until it is over, so that a flapping server fills no log.
+	// calmTime is how long all servers must count again before the end is logged, so that a flapping server fills no log.
 	calmTime = 5 * time.Second
 )
 
-// Log logs each outage: its begin, with the policies that decide, and its end, with what they did.
+// Log logs the begin of each outage, with the policies that decide, and its end, with their decisions.
 type Log struct {
 	Servers backend.Health
-	Kind    string // of the servers: Redis or memcached
+	Kind    string // Redis or memcached
 	Limiter *limit.Limiter
-	Policy  descriptors.Policy // of rules that have none of their own
+	Policy  descriptors.Policy // the default, for rules without their own
 	Log     *slog.Logger
 
-	began, ended time.Time                    // when a server failed first, and when all counted again; zero: not yet
-	logged       bool                         // its begin
-	before       [descriptors.Policies]uint64 // decisions by policies when all servers counted last
+	began, ended time.Time                    // when the first server failed, and when all counted again; zero: not yet
+	logged       bool                         // the begin is logged
+	before       [descriptors.Policies]uint64 // decisions by policy when all servers last counted
 }
 
-// Run logs outages until ctx ends. It looks at the servers after each change, and when a time is over.
+// Run logs outages until ctx ends. It checks the servers after each change, and when a timer ends.
 func (l *Log) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	l.Servers.Notify(changed)
@@ -56,7 +57,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// failing names the servers that cannot count now, and their states.
+// failing returns the names and states of the servers that cannot count now.
 func (l *Log) failing() (names []string) {
 	for name, state := range l.Servers.Servers() {
 		if state != backend.ServerUp {
@@ -67,10 +68,10 @@ func (l *Log) failing() (names []string) {
 	return names
 }
 
-// look notes the servers that cannot count now. It returns when it must look again even if nothing changes; 0: never.
+// look updates the outage, given the failing servers. It returns after what time to look again without a change; 0: never.
 func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
 	switch {
-	case len(failing) == 0 && !l.logged: // all is well, or was not for a moment
+	case len(failing) == 0 && !l.logged: // no outage, or one too short to log
 		l.began, l.before = time.Time{}, l.Limiter.DegradedByPolicy()
 	case len(failing) == 0:
 		if l.ended.IsZero() {
@@ -92,7 +93,7 @@ func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
 	return max(0, again)
 }
 
-// end ends an outage. It logs the end of one whose begin is in the log.
+// end ends the outage, and logs that if its begin was logged.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
 	if l.logged {
@@ -105,14 +106,14 @@ func (l *Log) end(message string) {
 	l.began, l.ended, l.logged, l.before = time.Time{}, time.Time{}, false, decided
 }
 
-// logBegin logs the policies that decide about requests now.
+// logBegin logs the begin, with the number of rules by policy.
 func (l *Log) logBegin(servers []string) {
 	about := []any{"servers", descriptors.Abbreviate(servers...)}
 	var rules [descriptors.Policies]int
 	for _, r := range l.Limiter.Config().Rules() {
 		switch {
 		case r.Unlimited:
-		case r.Shadow: // which refuses nothing
+		case r.Shadow: // it refuses nothing
 			rules[descriptors.PolicyAllow]++
 		default:
 			rules[cmp.Or(r.OnFailure, l.Policy)]++
