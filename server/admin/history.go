@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	maxQuestionTime = 5 * time.Minute  // for a question about the history, until its answer is made
+	maxQuestionTime = 5 * time.Minute  // to answer a question about the history
 	maxReadingTime  = 30 * time.Second // for the client to read its answer, which is held meanwhile
-	maxWaitingTime  = 10 * time.Second // for a turn
-	// maxHistoryAnswers is how many answers are made or read at a time, so that they never use up the limiter's memory.
+	maxWaitingTime  = 10 * time.Second // for the semaphore
+	// maxHistoryAnswers is how many answers may be made or read concurrently, so that they never use up the limiter's memory.
 	maxHistoryAnswers = 2
 )
 
-// historyError introduces the errors of a history's store.
+// historyError introduces errors of a history's store.
 const historyError = "The history cannot be read: "
 
-// errNoHistory returns the answer where there is no history.
+// errNoHistory returns the refusal of a weir without a history.
 func (p *Parts) errNoHistory() error {
 	return refuse(http.StatusNotFound, "This weir keeps no history: %s.", p.NoHistory)
 }
 
-// registerHistory serves /api/v1/history, or answers there that there is none.
+// registerHistory serves /api/v1/history, or the error that there is no history.
 func registerHistory(mux *http.ServeMux, p *Parts) {
 	h := p.History
 	turns := make(connlimit.Semaphore, maxHistoryAnswers)
@@ -38,7 +38,7 @@ func registerHistory(mux *http.ServeMux, p *Parts) {
 	mux.HandleFunc("GET /api/v1/history/export", exportHandler(p))
 }
 
-// historyHandler answers questions about a history.
+// historyHandler answers one kind of question about the history.
 func historyHandler[A any](p *Parts, answer func(context.Context, historyapi.Parameters) (A, error)) http.Handler {
 	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOf(r)
@@ -51,7 +51,7 @@ func historyHandler[A any](p *Parts, answer func(context.Context, historyapi.Par
 		ctx, cancel := context.WithTimeout(r.Context(), maxQuestionTime)
 		defer cancel()
 		a, err := answer(ctx, parameters)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime)) // else the bound of its making holds
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxReadingTime)) // replaces the server's, which began with the request
 		return a, err
 	})
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// QuotaAnswer is what /api/v1/quota answers: the buckets of Envoys that limit by themselves, the hungriest first.
+// QuotaAnswer is the answer of /api/v1/quota: the buckets of Envoys with RLQS, those with the highest demand first.
 type QuotaAnswer struct {
 	Streams int           `json:"streams"`
-	Buckets []rlqs.Bucket `json:"buckets"` // with their descriptors if values were asked for
-	More    int           `json:"more"`    // that were left out
+	Buckets []rlqs.Bucket `json:"buckets"` // with descriptors if values were requested
+	More    int           `json:"more"`    // how many are left out
 }
 
 func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
