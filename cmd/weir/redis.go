@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openRedis opens the Redis that the variables name, one, or one more for limits per second, behind a guard.
+// openRedis opens the Redis of the settings, or both, with the one for limits per second, behind a guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	servers := metrics.Redis()
 	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, trace, log)
@@ -43,7 +43,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 	return counters, nil
 }
 
-// openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
+// openOne opens one Redis, with the keys of KEY_FORMAT, and registers its metrics under a name.
 func openOne(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
 	trace outbound.Trace, log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
 	c, err := set.RedisConfig(variables, log)
@@ -73,7 +73,7 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 	return store, c.Connections, nil
 }
 
-// pipelineTotals are about the checks for one of the Redis.
+// pipelineTotals count checks of one Redis.
 var pipelineTotals = []total[pipeline.Stats]{
 	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
 	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},

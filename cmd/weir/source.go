@@ -13,11 +13,11 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// configSource is where the configuration comes from.
+// configSource is the source of the configuration.
 type configSource struct {
 	descriptors.Source
 	name   string // the directory or the server
-	reload func() // has it read again at once, as SIGHUP asks
+	reload func() // reads it again at once, at SIGHUP
 }
 
 // openSource returns the directory of --config, or else the source of CONFIG_TYPE. It reads certificates.
@@ -45,7 +45,7 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 	}}, nil
 }
 
-// follow puts configurations in force as they come, until ctx ends.
+// follow puts each new configuration in force, until ctx ends.
 func (s configSource) follow(ctx context.Context, to *service) {
 	err := s.Run(ctx, func(config *descriptors.Config) error {
 		defer to.telemetry.traces.Span("reload", "rules", len(config.Rules()))(nil)
@@ -64,7 +64,7 @@ func (s configSource) follow(ctx context.Context, to *service) {
 // maxChanges is how many changes of one reload are logged.
 const maxChanges = 10
 
-// logChanges logs how a configuration differs from the one before; nothing if that is nil.
+// logChanges logs the differences between two configurations; nothing if before is nil.
 func logChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return
