@@ -112,14 +112,14 @@ func (h *Health) Alive() error {
 	return h.alive
 }
 
-// checks are gRPC health checks.
-type checks struct {
+// healthServer answers gRPC health checks.
+type healthServer struct {
 	*health.Server
 	took func(time.Duration) // called for each check; may be nil
 }
 
 // Check answers a health check.
-func (c checks) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+func (c healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	begin := time.Now()
 	answer, err := c.Server.Check(ctx, r)
 	if c.took != nil {

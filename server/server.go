@@ -164,7 +164,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if p.Quotas != nil {
 		p.Quotas.Register(g)
 	}
-	healthpb.RegisterHealthServer(g, checks{p.Health.grpc, p.Checked})
+	healthpb.RegisterHealthServer(g, healthServer{p.Health.grpc, p.Checked})
 	reflection.Register(g)
 	return g
 }

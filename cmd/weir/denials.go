@@ -148,10 +148,10 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 
 // describeAsked says how many weirs were asked, and which did not answer.
 func describeAsked(of weirs) string {
-	if len(of.silent) == 0 {
+	if len(of.unreachable) == 0 {
 		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
 	}
-	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.silent, ", ")))
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.unreachable, ", ")))
 }
 
 // writeRows writes a table with a title line and, with values, the descriptor below each row.

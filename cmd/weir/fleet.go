@@ -36,12 +36,12 @@ func (n rows) Validate() error {
 
 // weirs says how many weirs were asked, and which did not answer.
 type weirs struct {
-	asked  int
-	silent []string // their addresses
+	asked       int
+	unreachable []string // their addresses
 }
 
 // answered returns how many answered.
-func (w weirs) answered() int { return w.asked - len(w.silent) }
+func (w weirs) answered() int { return w.asked - len(w.unreachable) }
 
 // askEach asks all weirs that --admin names, concurrently, and prints the merged answer, formatted by view for people.
 // With a nil merge it prints each answer. Its error names the weirs that did not answer; the answers of the others are printed.
@@ -67,7 +67,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	of := weirs{asked: len(ports)}
 	for i, a := range answers {
 		if a == nil {
-			of.silent = append(of.silent, ports[i].Address)
+			of.unreachable = append(of.unreachable, ports[i].Address)
 		}
 	}
 	answered := slices.DeleteFunc(slices.Clone(answers), func(a *A) bool { return a == nil })

@@ -24,8 +24,8 @@ type denialKeeper struct {
 	restored, failed bool
 }
 
-// of sets the recorder whose denials are stored. The keeper may be nil.
-func (k *denialKeeper) of(r *denials.Recorder) {
+// setRecorder sets the recorder whose denials are stored. The keeper may be nil.
+func (k *denialKeeper) setRecorder(r *denials.Recorder) {
 	host, _ := os.Hostname()
 	r.Weir = fmt.Sprintf("%s:%d", host, os.Getpid()) // in a container the pid is always the same
 	if k != nil {
@@ -33,8 +33,8 @@ func (k *denialKeeper) of(r *denials.Recorder) {
 	}
 }
 
-// keep stores the denials of minutes that ended before a moment. The next call retries after a failure. The keeper may be nil.
-func (k *denialKeeper) keep(ctx context.Context, before time.Time) {
+// flush stores the denials of minutes that ended before a moment. The next call retries after a failure. The keeper may be nil.
+func (k *denialKeeper) flush(ctx context.Context, before time.Time) {
 	if k == nil || k.recorder == nil {
 		return
 	}

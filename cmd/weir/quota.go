@@ -27,7 +27,7 @@ func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, met
 	metrics.Gauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
 	metrics.Gauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
 	metrics.Gauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil, quotas.Assigned)
-	showTotals(metrics, nil, quotas.Totals, quotaTotals)
+	registerTotals(metrics, nil, quotas.Totals, quotaTotals)
 	for bound := range quotas.Totals().Refused {
 		metrics.Counter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
 			map[string]string{"bound": bound}, func() float64 { return float64(quotas.Totals().Refused[bound]) })

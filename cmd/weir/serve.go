@@ -64,7 +64,7 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 
 func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
 	config.Process().WarnOfIneffective(log)
-	keepHeadroom(set.GOGC)
+	tuneCollector(set.GOGC)
 	s := &service{set: set, log: log, metrics: stats.New(buildVersion())}
 	kill := secondSignal(ctx, hangups != nil)
 	err := s.open(c.Config)
@@ -129,7 +129,7 @@ func (s *service) open(flag string) (err error) {
 	limits := s.set.Limits()
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
-	s.history.denials.of(s.limiter.Denials)
+	s.history.denials.setRecorder(s.limiter.Denials)
 	s.metrics.Limiter(s.limiter)
 	if s.set.Quotas.Enabled {
 		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)
@@ -144,9 +144,9 @@ func (s *service) open(flag string) (err error) {
 
 // parts returns what the ports serve.
 func (s *service) parts() server.Parts {
-	answers, guard := s.set.Answers(), s.set.Guard(s.log)
+	answers, access := s.set.Answers(), s.set.Access(s.log)
 	answers.Log = s.log
-	s.metrics.RefusedTokens(guard.Refused)
+	s.metrics.RefusedTokens(access.Refused)
 	return server.Parts{
 		Service: rls.New(s.limiter, answers, s.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
 		Checked: s.statistics.checked, Trace: s.telemetry.requests(),
@@ -156,7 +156,7 @@ func (s *service) parts() server.Parts {
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Since: time.Now(), Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
+			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Access: access,
 			Warning: s.store.warning,
 		},
 	}

@@ -70,7 +70,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 		p.store.Open()
 		p.downsample = set.Downsamples()
 		p.exporter = export.New(export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log, Interval: set.History.FlushInterval})
-		p.showMetrics(metrics)
+		p.registerMetrics(metrics)
 	}
 	metrics.Hits(p.recorder)
 	return p, nil
@@ -115,7 +115,7 @@ func (p *historyPipeline) run(ctx context.Context) {
 	})
 	running.Go(func() {
 		for ok := true; ok; ok = wait.For(ctx, p.flushInterval) {
-			p.denials.keep(ctx, time.Now().Add(-lateDenial))
+			p.denials.flush(ctx, time.Now().Add(-lateDenial))
 		}
 	})
 	p.syncSeries(context.WithoutCancel(ctx)) // before the first flush, which may also be the last
@@ -161,7 +161,7 @@ func (p *historyPipeline) close(kill context.Context) error {
 		cancel() // there is nothing to flush
 	}
 	p.exporter.Close(ctx)
-	p.denials.keep(ctx, time.Unix(math.MaxInt32, 0))
+	p.denials.flush(ctx, time.Unix(math.MaxInt32, 0))
 	return p.store.Close()
 }
 
@@ -177,10 +177,10 @@ var exportTotals = []total[export.Stats]{
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
 }
 
-// showMetrics registers the metrics of the pipeline.
-func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
+// registerMetrics registers the metrics of the pipeline.
+func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	st := p.exporter.Stats
-	showTotals(metrics, nil, st, exportTotals)
+	registerTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
 		reason := export.DropReason(r)
 		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
@@ -195,17 +195,17 @@ func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 		return 1
 	})
 	if p.denials != nil { // in Redis
-		showPlacement(p.denials.store.Placement, metrics)
+		registerPlacement(p.denials.store.Placement, metrics)
 	}
 }
 
-// showPlacement registers metrics of which ring nodes have the history, and of the progress of a move.
-func showPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
+// registerPlacement registers metrics of which ring nodes have the history, and of the progress of a move.
+func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
 	metrics.Gauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
 		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
 	metrics.Gauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
 		nil, func() float64 { return float64(at().Left) })
-	showTotals(metrics, nil, at, []total[redishistory.Placement]{
+	registerTotals(metrics, nil, at, []total[redishistory.Placement]{
 		{"weir_history_moved_bytes_total", "Bytes of partitions that moves have copied, ever.",
 			func(p redishistory.Placement) uint64 { return p.MovedBytes }},
 		{"weir_history_moves_followed_total", "How often weir came to a node that a partition had left, and went on to where it is.",

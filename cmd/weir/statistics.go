@@ -48,7 +48,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.values, log
 		sender := statsd.New(c)
-		s.timers, s.sinks = append(s.timers, sender.Took), append(s.sinks, sender.Run)
+		s.timers, s.sinks = append(s.timers, sender.Observe), append(s.sinks, sender.Run)
 	}
 	if set.DisableStats || !set.UsePrometheus {
 		return s, nil
@@ -84,7 +84,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	if s.port, err = server.OpenPort("Prometheus", set.PrometheusAddress, s.log, mux); err != nil {
 		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
 	}
-	s.timers, s.sinks = append(s.timers, shown.Took), append(s.sinks, func(ctx context.Context) {
+	s.timers, s.sinks = append(s.timers, shown.Observe), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())
 		if err := s.port.Run(ctx, time.Second); err != nil { // the time for open scrapes
 			s.log.Error("Prometheus cannot read the statistics any more", "error", err)

@@ -65,7 +65,7 @@ func guarded(store backend.Shared, kind string, pools map[string]*topology.Conne
 	})
 	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
-	showTotals(metrics, nil, g.Stats, leaseTotals)
+	registerTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })
 	return &counterStore{Store: g, replicas: replicas, shared: store, guard: g, kind: kind, pools: pools}
@@ -89,15 +89,15 @@ type total[S any] struct {
 	value      func(S) uint64
 }
 
-// showTotals registers counters that read the statistics at each scrape.
-func showTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
+// registerTotals registers counters that read the statistics at each scrape.
+func registerTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
 	for _, t := range all {
 		metrics.Counter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
 	}
 }
 
-// showServers registers a gauge of how many servers of a store are in each state.
-func showServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
+// registerServers registers a gauge of how many servers of a store are in each state.
+func registerServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
 	for i := range backend.ServerStates {
 		state, all := backend.ServerState(i), map[string]string{"state": backend.ServerState(i).String()}
 		maps.Copy(all, labels)

@@ -112,7 +112,7 @@ func (t *telemetry) observe(a rls.Answered) {
 		t.traces.Answered(a.Context, a.Call, a.Result)
 	}
 	if t.hits != nil {
-		t.hits.Took(a.Context, a.Took)
+		t.hits.Observe(a.Context, a.Took)
 	}
 }
 

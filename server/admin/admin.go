@@ -39,7 +39,7 @@ type Parts struct {
 	// NoHistory says which variable to set for a history.
 	NoHistory string
 	Query     http.Handler // /prometheus/
-	Guard     *Guard
+	Access    *Access
 	// LikeRatelimit serves envoyproxy/ratelimit's endpoints for any host name, and /help on unknown paths, and on / to
 	// clients that do not accept HTML.
 	LikeRatelimit bool
@@ -55,28 +55,28 @@ func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(mux, &p)
 	mux.Handle("GET /metrics", make(connlimit.Semaphore, connlimit.Scrapes).Bound(p.Metrics, connlimit.ScrapeTime))
-	turns := make(connlimit.Semaphore, maxRuleAnswers)
-	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, connlimit.ReadTime)) }
+	semaphore := make(connlimit.Semaphore, maxRuleAnswers)
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, semaphore.Bound(h, connlimit.ReadTime)) }
 	if p.Stats != nil {
-		inTurn("GET /stats", p.Stats)
+		handle("GET /stats", p.Stats)
 	}
 	if p.Rules != nil {
-		inTurn("GET /rlconfig", rlconfigHandler(p.Rules))
+		handle("GET /rlconfig", rlconfigHandler(p.Rules))
 	}
-	inTurn("GET /api/v1/rules", rulesHandler(&p))
+	handle("GET /api/v1/rules", rulesHandler(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, &p)
 	}
 	if p.Denials != nil {
-		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
+		handle("GET /api/v1/denials", p.Denials.handler(p.Access))
 	}
-	inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
+	handle("GET /api/v1/quota", quotaHandler(p.Quotas, p.Access))
 	historyMux := http.NewServeMux()
 	registerHistory(historyMux, &p)
 	if p.Query != nil {
 		historyMux.Handle("/prometheus/", p.Query)
 	}
-	hiding := hideValues(p.Guard, historyMux)
+	hiding := hideValues(p.Access, historyMux)
 	for _, pattern := range []string{"/api/v1/history", "/api/v1/history/", "/prometheus/"} {
 		mux.Handle(pattern, hiding)
 	}
@@ -87,7 +87,7 @@ func Handler(p Parts) http.Handler {
 	return refuseUnknownHosts(&p, mux)
 }
 
-// refuseUnknownHosts refuses requests for a host that the guard does not know, except those of probes and scrapers.
+// refuseUnknownHosts refuses requests for a host that Access does not know, except those of probes and scrapers.
 // With LikeRatelimit it also lets envoyproxy/ratelimit's endpoints pass, and answers any other path with the list of
 // endpoints, as probes of /healthcheck expect it.
 func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
@@ -96,11 +96,11 @@ func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 		open = append(open, "/", "/stats", "/rlconfig", "/debug/pprof/")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern == "" && p.LikeRatelimit && !ownPath.MatchString(r.URL.Path) {
+		if _, pattern := mux.Handler(r); pattern == "" && p.LikeRatelimit && !weirPath.MatchString(r.URL.Path) {
 			page.Help(w, r)
 			return
 		}
-		if !slices.Contains(open, r.URL.Path) && !p.Guard.knowsHost(r) {
+		if !slices.Contains(open, r.URL.Path) && !p.Access.knowsHost(r) {
 			http.Error(w, fmt.Sprintf(unknownHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
 			return
 		}
@@ -108,14 +108,14 @@ func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 	})
 }
 
-// ownPath matches paths that envoyproxy/ratelimit lacks, and its profiles, which may be off.
-var ownPath = regexp.MustCompile(`^/(api|page|prometheus|debug)(/|$)`)
+// weirPath matches paths that envoyproxy/ratelimit lacks, and its profiles, which may be off.
+var weirPath = regexp.MustCompile(`^/(api|page|prometheus|debug)(/|$)`)
 
 // hideValues replaces values of the history by hashes for clients that may not read them.
-func hideValues(g *Guard, h http.Handler) http.Handler {
+func hideValues(access *Access, h http.Handler) http.Handler {
 	key := []byte(rand.Text())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.mayRead(r) != nil {
+		if access.mayRead(r) != nil {
 			r = r.WithContext(history.HideValues(r.Context(), key))
 		}
 		h.ServeHTTP(w, r)
@@ -191,7 +191,7 @@ func writeError(w http.ResponseWriter, err error, introduction string) {
 		status, text = http.StatusBadRequest, asked.Error()
 	}
 	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(queueTimeout.Seconds())))
 	}
 	http.Error(w, text, status)
 }

@@ -32,8 +32,8 @@ type Counters struct {
 
 var errUnconfigured = refuse(http.StatusServiceUnavailable, "No rate limit configuration is loaded yet.")
 
-// question is a request about the counters of a descriptor.
-type question struct {
+// target is the descriptor whose counters are shown or changed.
+type target struct {
 	domain     string
 	descriptor descriptors.Descriptor
 	rule       *descriptors.Rule
@@ -42,25 +42,25 @@ type question struct {
 	before     []backend.LimitCount // the counts before a change
 }
 
-// change is a change of the counters of a question.
+// change is a change of the counters of a target.
 type change struct {
 	name string
-	do   func(context.Context, *question) error
+	do   func(context.Context, *target) error
 }
 
 func (c *Counters) register(mux *http.ServeMux, p *Parts) {
-	g := p.Guard
-	mux.HandleFunc("GET /api/v1/counters", c.handler(g, nil, "domain", "descriptor"))
-	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, &change{"reset", c.reset}, "domain", "descriptor"))
-	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, &change{"grant", c.grant}, "domain", "descriptor", "hits"))
+	access := p.Access
+	mux.HandleFunc("GET /api/v1/counters", c.handler(access, nil, "domain", "descriptor"))
+	mux.HandleFunc("DELETE /api/v1/counters", c.handler(access, &change{"reset", c.reset}, "domain", "descriptor"))
+	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(access, &change{"grant", c.grant}, "domain", "descriptor", "hits"))
 	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(p))
 }
 
-// handler reads a question from these parameters, applies the change unless it is nil, and shows the counters.
-func (c *Counters) handler(g *Guard, ch *change, names ...string) http.HandlerFunc {
+// handler reads a target from these parameters, applies the change unless it is nil, and shows the counters.
+func (c *Counters) handler(access *Access, ch *change, names ...string) http.HandlerFunc {
 	return serveJSON("The counters cannot be reached: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if ch != nil {
-			if err := g.mayWrite(r); err != nil {
+			if err := access.mayWrite(r); err != nil {
 				return nil, err
 			}
 		}
@@ -75,8 +75,8 @@ func (c *Counters) handler(g *Guard, ch *change, names ...string) http.HandlerFu
 	})
 }
 
-// apply inspects the counters of a question, changes them and logs that.
-func (c *Counters) apply(r *http.Request, q *question, ch *change) (err error) {
+// apply inspects the counters of a target, changes them and logs that.
+func (c *Counters) apply(r *http.Request, q *target, ch *change) (err error) {
 	if q.before, err = c.Store.Inspect(r.Context(), q.key, q.rule.Limits); err != nil {
 		return err
 	}
@@ -95,9 +95,9 @@ func (c *Counters) apply(r *http.Request, q *question, ch *change) (err error) {
 	return err
 }
 
-func (c *Counters) reset(ctx context.Context, q *question) error { return c.Store.Reset(ctx, q.key) }
+func (c *Counters) reset(ctx context.Context, q *target) error { return c.Store.Reset(ctx, q.key) }
 
-func (c *Counters) grant(ctx context.Context, q *question) error {
+func (c *Counters) grant(ctx context.Context, q *target) error {
 	var out [1]backend.Decision
 	err := backend.DecideAll(ctx, c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
@@ -109,12 +109,12 @@ func (c *Counters) grant(ctx context.Context, q *question) error {
 	return err
 }
 
-func (c *Counters) read(r *http.Request, names []string) (*question, error) {
+func (c *Counters) read(r *http.Request, names []string) (*target, error) {
 	parameters, err := parametersOnly(r, names...)
 	if err != nil {
 		return nil, err
 	}
-	q := &question{domain: parameters.Get("domain")}
+	q := &target{domain: parameters.Get("domain")}
 	if q.domain == "" {
 		return nil, refuse(http.StatusBadRequest, "domain is missing: name the domain that the rules stand in.")
 	}
@@ -133,8 +133,8 @@ func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	return q, c.match(q)
 }
 
-// match sets the rule and the key of a question.
-func (c *Counters) match(q *question) error {
+// match sets the rule and the key of a target.
+func (c *Counters) match(q *target) error {
 	config := c.Rules.Config()
 	if config == nil {
 		return errUnconfigured
@@ -194,7 +194,7 @@ type BucketAnswer struct {
 	Hits  uint64  `json:"hits"`
 }
 
-func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, error) {
+func (c *Counters) answer(ctx context.Context, q *target) (CountersAnswer, error) {
 	counts, err := c.Store.Inspect(ctx, q.key, q.rule.Limits)
 	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
 	if q.before != nil {

@@ -64,11 +64,11 @@ type DenialAnswer struct {
 	Descriptor   string  `json:"descriptor,omitempty"`  // of the last, if values were requested
 }
 
-func (d *Denials) handler(g *Guard) http.HandlerFunc {
-	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) { return d.answer(r, g) })
+func (d *Denials) handler(access *Access) http.HandlerFunc {
+	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) { return d.answer(r, access) })
 }
 
-func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
+func (d *Denials) answer(r *http.Request, access *Access) (*DenialsAnswer, error) {
 	parameters, err := parametersOnly(r, "domain", "path", "values", "n", "descriptor", "from", "to")
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	now := d.Now()
 	f, n, err := filterOf(parameters, now)
 	if err == nil && (f.Values || f.Descriptor != nil) { // finding a denial by a value reveals the value
-		err = g.mayRead(r)
+		err = access.mayRead(r)
 	}
 	if err != nil {
 		return nil, err

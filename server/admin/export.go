@@ -23,17 +23,17 @@ const ExportTrailer = "Weir-Exported"
 
 // exportHandler serves exports of the history.
 func exportHandler(p *Parts) http.HandlerFunc {
-	turns := make(connlimit.Semaphore, maxExports)
+	semaphore := make(connlimit.Semaphore, maxExports)
 	return func(w http.ResponseWriter, r *http.Request) {
 		parameters, err := parametersOf(r)
 		switch {
 		case err != nil:
 		case p.History == nil:
 			err = p.errNoHistory()
-		case !turns.Acquire(r.Context(), maxWaitingTime):
+		case !semaphore.Acquire(r.Context(), queueTimeout):
 			err = refuse(http.StatusServiceUnavailable, "Another export of the history is being read.")
 		default:
-			defer turns.Release()
+			defer semaphore.Release()
 			err = export(w, r, p.History, parameters)
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func export(w http.ResponseWriter, r *http.Request, h *historyapi.History, param
 	w.Header().Set("Trailer", ExportTrailer)
 	// The server's own write deadline began with the request. A server that does not support another keeps it.
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
+	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	out := &deadlineWriter{w: w, control: control}
 	done, err := h.Export(r.Context(), parameters, format, out)
 	if err == nil {
@@ -82,7 +82,7 @@ type deadlineWriter struct {
 
 func (d *deadlineWriter) Write(text []byte) (int, error) {
 	d.begun = true
-	_ = d.control.SetWriteDeadline(time.Now().Add(maxReadingTime)) // no deadline runs while the store reads
+	_ = d.control.SetWriteDeadline(time.Now().Add(readTimeout)) // no deadline runs while the store reads
 	n, err := d.w.Write(text)
 	if err != nil {
 		return n, fmt.Errorf("the reader is gone, or too slow: %w", err)

@@ -14,7 +14,7 @@ type QuotaAnswer struct {
 	More    int           `json:"more"`    // how many are left out
 }
 
-func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
+func quotaHandler(quotas *rlqs.Service, access *Access) http.HandlerFunc {
 	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOnly(r, "domain", "n", "values")
 		switch {
@@ -29,7 +29,7 @@ func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
 		}
 		values, err := parameters.Bool("values", false)
 		if err == nil && values {
-			err = g.mayRead(r)
+			err = access.mayRead(r)
 		}
 		if err != nil {
 			return nil, err

@@ -88,7 +88,7 @@ func sortedRules(config *descriptors.Config) []*descriptors.Rule {
 }
 
 func ruleAnswer(r *descriptors.Rule) RuleAnswer {
-	a := RuleAnswer{Domain: r.Domain, Path: r.Path, Limits: []RuleLimit{}, Each: eachOf(r),
+	a := RuleAnswer{Domain: r.Domain, Path: r.Path, Limits: []RuleLimit{}, Each: perValueKeys(r),
 		Shadow: r.Shadow, Unlimited: r.Unlimited, Quota: r.Quota}
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -99,9 +99,9 @@ func ruleAnswer(r *descriptors.Rule) RuleAnswer {
 	return a
 }
 
-// eachOf returns the keys of a rule that have a counter for each of their values: keys without a configured value, and
+// perValueKeys returns the keys of a rule that have a counter for each of their values: keys without a configured value, and
 // those with a pattern, unless its values share a counter.
-func eachOf(r *descriptors.Rule) []string {
+func perValueKeys(r *descriptors.Rule) []string {
 	each := []string{}
 	for entry, segment := range strings.Split(r.Path, "/") {
 		key, value, configured := strings.Cut(segment, "=")
@@ -128,7 +128,7 @@ func rlconfigHandler(r Rules) http.HandlerFunc {
 // writeRule writes a line for each of the rule's limits. What envoyproxy/ratelimit does not have comes at the end.
 func writeRule(b *strings.Builder, r *descriptors.Rule) {
 	line := func(unit string, requests uint64, multiplier uint32) {
-		fmt.Fprintf(b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t", dotted(r), unit, requests, r.Shadow, r.Quota)
+		fmt.Fprintf(b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t", dottedName(r), unit, requests, r.Shadow, r.Quota)
 		if multiplier > 1 {
 			fmt.Fprintf(b, ", unit_multiplier: %d", multiplier)
 		}
@@ -142,8 +142,8 @@ func writeRule(b *strings.Builder, r *descriptors.Rule) {
 	}
 }
 
-// dotted returns a rule's path as envoyproxy/ratelimit writes it: shop.user.path_/pay.
-func dotted(r *descriptors.Rule) string {
+// dottedName returns a rule's path as envoyproxy/ratelimit writes it: shop.user.path_/pay.
+func dottedName(r *descriptors.Rule) string {
 	name := r.Domain
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		key, value, hasValue := strings.Cut(segment, "=")

@@ -43,9 +43,9 @@ type TopRow struct {
 
 // topHandler lists the heaviest keys. Only one request at a time reads the history.
 func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
-	turns := make(connlimit.Semaphore, 1)
+	semaphore := make(connlimit.Semaphore, 1)
 	return serveJSON(historyError, func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if err := p.Guard.mayRead(r); err != nil {
+		if err := p.Access.mayRead(r); err != nil {
 			return nil, err
 		}
 		parameters, err := parametersOnly(r, "domain", "path", "n", "by", "from", "to", "tz")
@@ -72,11 +72,11 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 		switch {
 		case p.History == nil:
 			return nil, p.errNoHistory()
-		case !turns.Acquire(r.Context(), maxWaitingTime):
+		case !semaphore.Acquire(r.Context(), queueTimeout):
 			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
 		}
-		defer turns.Release()
-		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
+		defer semaphore.Release()
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		return topOfHistory(ctx, p.History, parameters, n)
 	})
@@ -95,7 +95,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, parameters historyap
 	top := c.Recorder.TopKeys(now)
 	a.From, a.To, a.Missing = max(top.Since.Unix(), c.Since.Unix()), now.Unix()+1, &top.Missing
 	if a.By == "over" || a.By == "shadow" {
-		a.Missing = &top.MissingBeyond
+		a.Missing = &top.MissingOverLimit
 	}
 	for i := range top.Keys {
 		key := &top.Keys[i]

@@ -25,8 +25,8 @@ type Denial struct {
 	Source   backend.Source    // what decided
 }
 
-// Of returns the denial of a check, given its decision. The caller sets Override and Quota.
-func Of(at time.Time, c *backend.Check, d *backend.Decision) Denial {
+// FromCheck returns the denial of a check, given its decision. The caller sets Override and Quota.
+func FromCheck(at time.Time, c *backend.Check, d *backend.Decision) Denial {
 	return Denial{At: at, Limit: c.Limits[d.Strictest], Hits: c.Hits, Count: d.Before, RetryIn: d.RetryIn, Source: d.Source}
 }
 

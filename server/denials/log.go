@@ -49,12 +49,12 @@ func (l *Log) logSample() {
 		if s.Shadow {
 			message = "requests would be denied, were it not for shadow mode: a limit is reached"
 		}
-		about := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
+		attrs := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
 			"requests", s.Requests - t.logged, "decided_by", s.Last.Source.String()}
 		if l.Values {
-			about = append(about, "descriptor", s.Descriptor)
+			attrs = append(attrs, "descriptor", s.Descriptor)
 		}
-		l.To.Info(message, about...)
+		l.To.Info(message, attrs...)
 		t.logged = s.Requests
 		lines++
 	}

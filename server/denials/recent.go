@@ -114,7 +114,7 @@ type lineKey struct {
 // values are requested, descriptor; how many more there are; and since when all denials are kept, zero if none was evicted.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
-	kept, since := r.recent.inOrder()
+	kept, since := r.recent.snapshot()
 	lines := make(map[lineKey]int)
 	for _, g := range slices.Backward(kept) {
 		missing := func(entry uint64) bool { return !slices.Contains(g.entries, entry) }

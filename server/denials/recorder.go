@@ -64,10 +64,10 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Note counts a denial by the rule at a place of the table's configuration. It stores it as the rule's last and among
+// Record counts a denial by the rule at a place of the table's configuration. It stores it as the rule's last and among
 // the recent ones, unless the stored one is less than a millisecond older. It blocks only for a rule's first denial
 // and for other denials, and allocates only for denials that it stores.
-func (t *Table) Note(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
+func (t *Table) Record(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
 	if place == 0 {
 		return // an unknown domain, which has no limits
 	}

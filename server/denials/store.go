@@ -13,7 +13,7 @@ import (
 func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
 	var groups []*group
 	var all []Summary
-	kept, _ := r.recent.inOrder()
+	kept, _ := r.recent.snapshot()
 	for _, g := range kept {
 		if !g.stored && (g.minute+1)*60 <= before.Unix() {
 			s := g.summary(true)
@@ -63,8 +63,8 @@ func (r *Recorder) Restore(all []Summary) {
 	}
 }
 
-// inOrder returns the groups, ordered by their first denial, and since when all are kept.
-func (r *recent) inOrder() (all []*group, since time.Time) {
+// snapshot returns the groups, ordered by their first denial, and since when all are kept.
+func (r *recent) snapshot() (all []*group, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ordered(), r.since

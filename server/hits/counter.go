@@ -48,8 +48,8 @@ func (n *counts) sum() (all uint64) {
 	return all
 }
 
-// beyond returns the hits over a limit, refused or not.
-func (n *counts) beyond() uint64 { return n[history.Over] + n[history.Shadow] }
+// overLimit returns the hits over a limit, refused or not.
+func (n *counts) overLimit() uint64 { return n[history.Over] + n[history.Shadow] }
 
 // RecordUnlimited counts hits of a descriptor without a limit; rule is nil if none matches.
 func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descriptor, hits uint64) {
@@ -146,8 +146,8 @@ func (c *counters) drain() (n counts) {
 	return n
 }
 
-// handOut calls emit with the hits of each outcome that has any.
-func (n *counts) handOut(id history.ID, emit func(history.ID, uint64)) {
+// each calls emit with the hits of each outcome that has any.
+func (n *counts) each(id history.ID, emit func(history.ID, uint64)) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		if n[o] > 0 {
 			id.Outcome = history.Outcome(o)

@@ -36,7 +36,7 @@ type Recorder struct {
 // at most: 100 take some 20 KB in such a rule.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
-		quota: seriesQuota{most: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
+		quota: seriesQuota{places: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Value
 		c.rule, c.recorder = e.Name, r
@@ -83,7 +83,7 @@ func (r *Recorder) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	for _, e := range r.rules.All() {
 		id := history.ID{Domain: e.Domain, Path: e.Path}
 		drained := e.Value.withoutValue.drain()
-		drained.handOut(id, emit)
+		drained.each(id, emit)
 		e.Value.values.drain(&r.quota, id, emit)
 	}
 	if !now.IsZero() {

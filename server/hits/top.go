@@ -36,7 +36,7 @@ type ranking struct {
 	missing uint64                   // the most hits that a key may lack of the previous period
 }
 
-const byHits, byBeyond = 0, 1
+const byHits, byOverLimit = 0, 1
 
 // rankedKey is a key in a ranking, with its hits since it entered.
 type rankedKey struct {
@@ -59,9 +59,9 @@ func (t *topKeys) count(rule *byrule.Name, e *Event, n *counts) {
 	shard := &t[e.Key>>60]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.moveTo(e.At.Unix() / topPeriod)
+	shard.advance(e.At.Unix() / topPeriod)
 	shard.rankings[byHits].count(rule, e, n, n.sum())
-	shard.rankings[byBeyond].count(rule, e, n, n.beyond())
+	shard.rankings[byOverLimit].count(rule, e, n, n.overLimit())
 }
 
 func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
@@ -76,7 +76,7 @@ func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
 		*key = rankedKey{rule: *rule, descriptor: key.descriptor[:0]}
 		key.describe(e)
 	}
-	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n.beyond() > 0) {
+	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n.overLimit() > 0) {
 		key.limit = e.Check.Limits[e.Decision.Strictest]
 	}
 	for o := range n {
@@ -98,8 +98,8 @@ func (k *rankedKey) describe(e *Event) {
 	k.descriptor = d.AppendShort(k.descriptor, maxDescriptor)
 }
 
-// moveTo makes a period the current one. A request may be one period late: then nothing changes.
-func (s *topShard) moveTo(period int64) {
+// advance makes a period the current one. A request may be one period late: then nothing changes.
+func (s *topShard) advance(period int64) {
 	if period == s.period || period == s.period-1 {
 		return
 	}
@@ -113,11 +113,11 @@ func (s *topShard) moveTo(period int64) {
 		}
 		r.missing = r.heavy.Missing()
 		r.heavy.Renew(func(h *heavy.Held[rankedKey]) uint64 {
-			h.Kept.before, h.Kept.present = h.Kept.present, counts{}
-			if i == byBeyond {
-				return h.Kept.before.beyond()
+			h.Value.before, h.Value.present = h.Value.present, counts{}
+			if i == byOverLimit {
+				return h.Value.before.overLimit()
 			}
-			return h.Kept.before.sum()
+			return h.Value.before.sum()
 		})
 	}
 	s.period = period
@@ -135,9 +135,9 @@ type TopKey struct {
 type TopKeys struct {
 	Since time.Time
 	// Missing is by how much the hits of a listed key may be too low; a key that is not listed had at most as many.
-	// MissingBeyond is the same for hits over a limit, refused or not.
-	Missing, MissingBeyond uint64
-	Keys                   []TopKey // in no order
+	// MissingOverLimit is the same for hits over a limit, refused or not.
+	Missing, MissingOverLimit uint64
+	Keys                      []TopKey // in no order
 }
 
 // TopKeys returns the keys with the most hits in this process since the beginning of the previous half minute: some
@@ -148,9 +148,9 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 	for i := range r.top {
 		s := &r.top[i]
 		s.mu.Lock()
-		s.moveTo(period)
+		s.advance(period)
 		found := make(map[uint64]*TopKey)
-		for by, missing := range [...]*uint64{byHits: &top.Missing, byBeyond: &top.MissingBeyond} {
+		for by, missing := range [...]*uint64{byHits: &top.Missing, byOverLimit: &top.MissingOverLimit} {
 			if r := &s.rankings[by]; r.heavy != nil {
 				*missing = max(*missing, r.missing+r.heavy.Missing())
 				r.addTo(found)
@@ -168,7 +168,7 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 func (r *ranking) addTo(found map[uint64]*TopKey) {
 	for i := range r.heavy.Held() {
 		h := &r.heavy.Held()[i]
-		k := &h.Kept
+		k := &h.Value
 		t := found[h.Key]
 		if t == nil {
 			t = &TopKey{Totals: Totals{Domain: k.rule.Domain, Path: k.rule.Path}, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}

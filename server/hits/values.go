@@ -66,9 +66,9 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 		}
 		all := rest[o]
 		held := sketch.Held()
-		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.hits, a.Kept.hits) })
+		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Value.hits, a.Value.hits) })
 		for i := range held {
-			kept := &held[i].Kept
+			kept := &held[i].Value
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
 			if !quota.tryAdmit(id, kept.hits, all) {
 				continue
@@ -77,12 +77,12 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 			n[o] = kept.hits
 			rest[o] -= kept.hits
 			rest[history.Near] -= kept.near
-			n.handOut(id, emit)
+			n.each(id, emit)
 		}
 		sketch.Reset()
 	}
 	id.Value = history.OtherValue
-	rest.handOut(id, emit)
+	rest.each(id, emit)
 }
 
 // Reserved places are for values with more than reservedHits hits and more than 1/reservedShare of a drain's hits: a
@@ -92,9 +92,9 @@ const reservedShare, reservedHits = 50, 10
 // seriesQuota decides which values have series: those in the history, and those drained since, which the history may
 // not list yet. Near hits share the place of hits within. Recorder.draining guards it.
 type seriesQuota struct {
-	most  int                 // places of a rule and outcome, without the reserved ones
-	known map[history.ID]bool // whether it was drained since the last sync
-	count map[history.ID]int  // places taken, by rule and outcome
+	places int                 // places of a rule and outcome, without the reserved ones
+	known  map[history.ID]bool // whether it was drained since the last sync
+	count  map[history.ID]int  // places taken, by rule and outcome
 }
 
 // sync gives the places to the series in the history, and to those drained since the last sync.
@@ -132,8 +132,8 @@ func (p *seriesQuota) tryAdmit(id history.ID, hits, all uint64) bool {
 	of.Value = ""
 	used := p.count[of]
 	_, known := p.known[id]
-	reserved := used < p.most+p.most/4 && hits > max(all/reservedShare, reservedHits)
-	if !known && used >= p.most && !reserved {
+	reserved := used < p.places+p.places/4 && hits > max(all/reservedShare, reservedHits)
+	if !known && used >= p.places && !reserved {
 		return false
 	}
 	p.admit(id, true)

@@ -180,14 +180,14 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	var undecided error
 	for i := range c.checks {
-		l.record(c, i)
+		l.setStatus(c, i)
 		if !c.pending[i].shadow && !l.options.Shadow { // these refuse nothing, so their errors do not matter
 			undecided = cmp.Or(undecided, c.decisions[i].Err)
 		}
 	}
 	l.conclude(c)
 	if !l.options.Unrecorded {
-		l.keep(c)
+		l.record(c)
 	}
 	if c.Result != OverLimit { // one denial is enough, whatever the undecided checks would say
 		if undecided != nil {

@@ -78,22 +78,22 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 	}
 }
 
-// Room is what remains under some limits of a quota's rule.
-type Room struct {
+// Remaining is what remains under some limits of a quota's rule.
+type Remaining struct {
 	Quota
 	Limits []descriptors.Limit
 	backend.Decision
 }
 
-// Room fills in what remains, without counting.
-func (l *Limiter) Room(ctx context.Context, rooms []Room) {
-	checks := make([]backend.Check, len(rooms))
-	for i := range rooms {
-		checks[i] = rooms[i].check(backend.Look, 0)
-		checks[i].Limits = rooms[i].Limits
+// Remaining fills in what remains, without counting.
+func (l *Limiter) Remaining(ctx context.Context, remaining []Remaining) {
+	checks := make([]backend.Check, len(remaining))
+	for i := range remaining {
+		checks[i] = remaining[i].check(backend.Look, 0)
+		checks[i].Limits = remaining[i].Limits
 	}
 	for i, d := range l.askAll(ctx, checks) {
-		rooms[i].Decision = d
+		remaining[i].Decision = d
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	}
 	d.Allowed, check.Hits, check.Charge = false, u.Denied, descriptors.ChargeAdmitted
 	counter.Record(&event, modes)
-	denial := denials.Of(u.At, check, d)
+	denial := denials.FromCheck(u.At, check, d)
 	denial.Quota = u.Rule.Quota
-	u.rules.denials.Note(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
+	u.rules.denials.Record(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
 }

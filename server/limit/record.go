@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// record copies the decision on check i to the verdict.
-func (l *Limiter) record(c *Call, i int) {
+// setStatus copies the decision on check i to the verdict.
+func (l *Limiter) setStatus(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
 	if d.Err != nil {
@@ -40,9 +40,9 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 }
 
-// keep counts the hits of each check by outcome, and keeps the denials: those that refuse the request, and those that
+// record counts the hits of each check by outcome, and keeps the denials: those that refuse the request, and those that
 // would without shadow mode.
-func (l *Limiter) keep(c *Call) {
+func (l *Limiter) record(c *Call) {
 	refused := c.Result != OK
 	for i := range c.checks {
 		p := &c.pending[i]
@@ -54,9 +54,9 @@ func (l *Limiter) keep(c *Call) {
 				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && c.Result != OverLimit})
 		}
 		if s.Outcome == ShadowOver || s.Outcome == Over && refused {
-			denial := denials.Of(c.At, check, d)
+			denial := denials.FromCheck(c.At, check, d)
 			denial.Override, denial.Quota = s.Override, s.Quota
-			c.rules.denials.Note(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
+			c.rules.denials.Record(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 const (
 	// confirmTime is how long a server must be unable to count before an outage is logged.
 	confirmTime = 250 * time.Millisecond
-	// calmTime is how long all servers must count again before the end is logged, so that a flapping server fills no log.
-	calmTime = 5 * time.Second
+	// recoveryTime is how long all servers must count again before the end is logged, so that a flapping server fills no log.
+	recoveryTime = 5 * time.Second
 )
 
 // Log logs the begin of each outage, with the policies that decide, and its end, with their decisions.
@@ -39,10 +39,10 @@ type Log struct {
 func (l *Log) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	l.Servers.Notify(changed)
-	for again := confirmTime; ; again = l.look(time.Now(), l.failing()) {
+	for wait := confirmTime; ; wait = l.update(time.Now(), l.failing()) {
 		var over <-chan time.Time
-		if again > 0 {
-			over = time.After(again)
+		if wait > 0 {
+			over = time.After(wait)
 		}
 		select {
 		case <-changed:
@@ -68,8 +68,8 @@ func (l *Log) failing() (names []string) {
 	return names
 }
 
-// look updates the outage, given the failing servers. It returns after what time to look again without a change; 0: never.
-func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
+// update updates the outage, given the failing servers. It returns after what time to look again without a change; 0: never.
+func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 	switch {
 	case len(failing) == 0 && !l.logged: // no outage, or one too short to log
 		l.began, l.before = time.Time{}, l.Limiter.DegradedByPolicy()
@@ -77,38 +77,38 @@ func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
 		if l.ended.IsZero() {
 			l.ended = now
 		}
-		if again = l.ended.Add(calmTime).Sub(now); again <= 0 {
+		if wait = l.ended.Add(recoveryTime).Sub(now); wait <= 0 {
 			l.end("all servers of " + l.Kind + " count again; the descriptors that each policy decided meanwhile follow")
 		}
 	case l.logged:
 		l.ended = time.Time{}
 	case l.began.IsZero():
-		l.began, again = now, confirmTime
+		l.began, wait = now, confirmTime
 	default:
-		if again = l.began.Add(confirmTime).Sub(now); again <= 0 {
+		if wait = l.began.Add(confirmTime).Sub(now); wait <= 0 {
 			l.logged = true
 			l.logBegin(failing)
 		}
 	}
-	return max(0, again)
+	return max(0, wait)
 }
 
 // end ends the outage, and logs that if its begin was logged.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
 	if l.logged {
-		about := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
+		attrs := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
-			about = append(about, p.String(), decided[p]-l.before[p])
+			attrs = append(attrs, p.String(), decided[p]-l.before[p])
 		}
-		l.Log.Warn(message, about...)
+		l.Log.Warn(message, attrs...)
 	}
 	l.began, l.ended, l.logged, l.before = time.Time{}, time.Time{}, false, decided
 }
 
 // logBegin logs the begin, with the number of rules by policy.
 func (l *Log) logBegin(servers []string) {
-	about := []any{"servers", descriptors.Abbreviate(servers...)}
+	attrs := []any{"servers", descriptors.Abbreviate(servers...)}
 	var rules [descriptors.Policies]int
 	for _, r := range l.Limiter.Config().Rules() {
 		switch {
@@ -121,11 +121,11 @@ func (l *Log) logBegin(servers []string) {
 	}
 	for i, n := range rules {
 		if p := descriptors.Policy(i); n == 1 {
-			about = append(about, p.String(), "requests of 1 rule "+p.Effect())
+			attrs = append(attrs, p.String(), "requests of 1 rule "+p.Effect())
 		} else if n > 0 {
-			about = append(about, p.String(), fmt.Sprintf("requests of %d rules %s", n, p.Effect()))
+			attrs = append(attrs, p.String(), fmt.Sprintf("requests of %d rules %s", n, p.Effect()))
 		}
 	}
-	l.Log.Warn("servers of "+l.Kind+" cannot count: until they can, failure policies decide for their keys", append(about,
+	l.Log.Warn("servers of "+l.Kind+" cannot count: until they can, failure policies decide for their keys", append(attrs,
 		"remedy", "bring them back, or change on_backend_failure in the rules, which is in force at once")...)
 }

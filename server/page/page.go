@@ -20,8 +20,8 @@ var embedded embed.FS
 
 const index = "index.html"
 
-// policy lets the page load files and data from its own port only, because the names that it shows come from requests.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// securityPolicy lets the page load files and data from its own port only, because the names that it shows come from requests.
+const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // mediaTypes are set here because the system's table may differ, and browsers run no script of another type.
@@ -34,9 +34,9 @@ var mediaTypes = map[string]string{
 
 // file is a served file.
 type file struct {
-	content []byte
-	media   string
-	tag     string // the ETag, which changes with the content
+	content   []byte
+	mediaType string
+	etag      string // the ETag, which changes with the content
 }
 
 //go:embed help.txt
@@ -66,12 +66,12 @@ func Handler() http.Handler {
 			return
 		}
 		h := w.Header()
-		h.Set("Content-Type", f.media)
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Type", f.mediaType)
+		h.Set("Content-Security-Policy", securityPolicy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-cache") // requested each time, and mostly answered with 304 by the ETag
-		h.Set("ETag", f.tag)
+		h.Set("ETag", f.etag)
 		http.ServeContent(w, r, last, time.Time{}, bytes.NewReader(f.content))
 	})
 }

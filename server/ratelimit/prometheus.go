@@ -81,7 +81,7 @@ func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
 	}
 	m.reset()
 	for method := range Method(Methods) {
-		if err := m.tryTimer(method.ResponseTime()); err != nil {
+		if err := m.checkTimer(method.ResponseTime()); err != nil {
 			return nil, err
 		}
 		m.timers[method] = sync.OnceValue(func() func(float64) {
@@ -101,8 +101,8 @@ func (m *Prometheus) reset() {
 	m.made = registry.NewRegistry(m.registry, &m.mapper)
 }
 
-// tryTimer returns an error if the mapping of a timer makes no metric: the library panics on wrong buckets and labels.
-func (m *Prometheus) tryTimer(name string) (err error) {
+// checkTimer returns an error if the mapping of a timer makes no metric: the library panics on wrong buckets and labels.
+func (m *Prometheus) checkTimer(name string) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			err = fmt.Errorf("the mapping of %s: %v", name, wrong)
@@ -121,8 +121,8 @@ func labelName(tag string) string {
 	return name
 }
 
-// Took records how long answering a call took.
-func (m *Prometheus) Took(method Method, took time.Duration) {
+// Observe records how long answering a call took.
+func (m *Prometheus) Observe(method Method, took time.Duration) {
 	m.timers[method]()(float64(took) / float64(time.Millisecond))
 }
 

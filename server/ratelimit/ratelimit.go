@@ -29,8 +29,8 @@ func (m Method) String() string { return [Methods]string{"ShouldRateLimit", "Che
 // ResponseTime returns the name of the method's timer: how long answering a call took, in milliseconds.
 func (m Method) ResponseTime() string { return "ratelimit_server." + m.String() + ".response_time" }
 
-// rules is the prefix of statistics by rule.
-const rules = "ratelimit.service.rate_limit."
+// rulePrefix is the prefix of statistics by rule.
+const rulePrefix = "ratelimit.service.rate_limit."
 
 // Statistics reads all statistics except timers. Its methods may be called by any number of goroutines.
 type Statistics struct {
@@ -53,10 +53,10 @@ func (s *Statistics) Each(do func(name string, value uint64, isGauge bool)) {
 	if s.Rules != nil {
 		for rule, totals := range s.Rules.Totals() {
 			for statistic, total := range totals {
-				count(rules+rule+"."+rulestats.Statistic(statistic).String(), total)
+				count(rulePrefix+rule+"."+rulestats.Statistic(statistic).String(), total)
 			}
 		}
-		count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
+		count(rulePrefix+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
 	}
 	n := s.Requests()
 	for m := range Method(Methods) {

@@ -13,9 +13,9 @@ import (
 
 // budget is what a rule allows under one key, with the buckets that share it. Service.mu guards it.
 type budget struct {
-	quota   limit.Quota
-	buckets []*bucket // of connected Envoys
-	left    []*bucket // of disconnected Envoys, until their assignments end
+	quota        limit.Quota
+	buckets      []*bucket // of connected Envoys
+	disconnected []*bucket // of disconnected Envoys, until their assignments end
 }
 
 func (b *budget) add(one *bucket) {
@@ -38,44 +38,44 @@ type message struct {
 
 // message returns the message to other replicas, and the buckets whose demands it has: those of connected Envoys that
 // reported within silentTime.
-func (b *budget) message(now time.Time) (m message, speaking []*bucket) {
-	for _, one := range slices.Concat(b.buckets, b.left) {
-		if !one.gone && now.Sub(one.reportedAt) <= silentTime {
-			m.Demands, speaking = append(m.Demands, Demand{one.demand, one.stream.weight}), append(speaking, one)
+func (b *budget) message(now time.Time) (m message, reporting []*bucket) {
+	for _, one := range slices.Concat(b.buckets, b.disconnected) {
+		if !one.detached && now.Sub(one.reportedAt) <= silentTime {
+			m.Demands, reporting = append(m.Demands, Demand{one.demand, one.stream.weight}), append(reporting, one)
 		} else if now.Before(one.until) {
 			m.Reserved += one.share
 		}
 	}
-	return m, speaking
+	return m, reporting
 }
 
 // assign assigns each bucket its share of what remains, or of one of parts equal parts of it. Replicas sort by name,
 // so that all compute the same shares.
-func (b *budget) assign(room *limit.Room, parts uint64, own string, others map[string]message, ttl time.Duration, now time.Time) {
+func (b *budget) assign(remaining *limit.Remaining, parts uint64, own string, others map[string]message, ttl time.Duration, now time.Time) {
 	unreported := uint64(0)
-	for _, one := range slices.Concat(b.buckets, b.left) {
+	for _, one := range slices.Concat(b.buckets, b.disconnected) {
 		unreported += mulDiv(min(one.share, one.demand), uint64(min(now.Sub(one.reportedAt), ttl)), uint64(horizon))
 	}
 	here, buckets := b.message(now)
-	capacity := Capacity(b.quota.Rule.Limits, room.Remaining, unreported*parts) / parts
+	capacity := Capacity(b.quota.Rule.Limits, remaining.Remaining, unreported*parts) / parts
 	capacity -= min(capacity, here.Reserved)
-	var before, behind []Demand
+	var before, after []Demand
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		capacity -= min(capacity, others[name].Reserved)
 		if name < own {
 			before = append(before, others[name].Demands...)
 		} else {
-			behind = append(behind, others[name].Demands...)
+			after = append(after, others[name].Demands...)
 		}
 	}
-	demands, first := slices.Concat(before, here.Demands, behind), len(before)
+	demands, first := slices.Concat(before, here.Demands, after), len(before)
 	for i, one := range buckets {
 		if one.reports <= 1 { // its demand is unknown: at least a fair share
 			one.demand = max(one.demand, capacity/uint64(len(demands)))
 			demands[first+i].Hits = one.demand
 		}
 	}
-	kind, shares := kindOf(&room.Decision), Shares(capacity, demands)[first:]
+	kind, shares := kindOf(&remaining.Decision), Shares(capacity, demands)[first:]
 	for i, one := range buckets {
 		one.assign(kind, shares[i], ttl, now)
 	}
@@ -99,7 +99,7 @@ type bucket struct {
 	name               string          // key in stream.buckets
 	id                 *quota.BucketId // the same, in Envoy's form
 	stream             *stream
-	gone               bool // its stream has ended, or has dropped it
+	detached           bool // its stream has ended, or has dropped it
 	quota              limit.Quota
 	budget             *budget // nil if nothing is limited
 	place              int     // index in budget.buckets
@@ -129,5 +129,5 @@ func (b *bucket) assign(kind string, hits uint64, ttl time.Duration, now time.Ti
 		return
 	}
 	b.kind, b.share, b.at, b.until = kind, hits, now, now.Add(ttl)
-	b.stream.tell(b)
+	b.stream.schedule(b)
 }

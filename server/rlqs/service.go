@@ -106,11 +106,11 @@ func (s *Service) sweep(now time.Time) {
 		}
 	}
 	for _, of := range s.budgets {
-		n := len(of.left)
-		of.left = slices.DeleteFunc(of.left, func(b *bucket) bool { return !now.Before(b.until) })
-		if ended := n - len(of.left); ended > 0 {
+		n := len(of.disconnected)
+		of.disconnected = slices.DeleteFunc(of.disconnected, func(b *bucket) bool { return !now.Before(b.until) })
+		if ended := n - len(of.disconnected); ended > 0 {
 			s.totals.Buckets -= ended
-			s.share(of, false)
+			s.schedule(of, false)
 		}
 	}
 }
@@ -120,11 +120,11 @@ func (s *Service) sweep(now time.Time) {
 func (s *Service) refresh(b *bucket, now time.Time) {
 	if !s.limiter.Current(&b.quota) {
 		s.leave(b)
-		if b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor); b.quota.Enforced && !b.gone {
+		if b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor); b.quota.Enforced && !b.detached {
 			s.join(b)
 		}
 	}
-	if b.budget == nil && !b.gone && b.quota.Found != descriptors.BrokenDomain {
+	if b.budget == nil && !b.detached && b.quota.Found != descriptors.BrokenDomain {
 		b.assign(allowAll, 0, s.options.TTL, now)
 	}
 }
@@ -137,13 +137,13 @@ func (s *Service) join(b *bucket) {
 		s.budgets[b.quota.Key] = of
 	}
 	of.quota = b.quota
-	if i := slices.IndexFunc(of.left, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
-		b.demand = max(b.demand, of.left[i].share)
-		of.left = slices.Delete(of.left, i, i+1)
+	if i := slices.IndexFunc(of.disconnected, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
+		b.demand = max(b.demand, of.disconnected[i].share)
+		of.disconnected = slices.Delete(of.disconnected, i, i+1)
 		s.totals.Buckets--
 	}
 	of.add(b)
-	s.share(of, len(of.buckets) <= crowd)
+	s.schedule(of, len(of.buckets) <= crowd)
 	wake(s.wake)
 }
 
@@ -151,21 +151,21 @@ func (s *Service) join(b *bucket) {
 func (s *Service) leave(b *bucket) {
 	if of := b.budget; of != nil {
 		of.remove(b)
-		s.share(of, false)
+		s.schedule(of, false)
 	}
 }
 
-// share schedules balancing a budget, at once or at the next interval.
-func (s *Service) share(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
+// schedule schedules balancing a budget, at once or at the next interval.
+func (s *Service) schedule(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
 
 // abandon tells Envoy to drop a bucket, and drops it here.
 func (s *Service) abandon(b *bucket) {
 	s.leave(b)
 	b.kind = abandoned
-	b.stream.tell(b)
+	b.stream.schedule(b)
 	s.totals.Abandoned++
-	if !b.gone {
-		b.gone = true
+	if !b.detached {
+		b.detached = true
 		delete(b.stream.buckets, b.name)
 		s.totals.Buckets--
 	}
@@ -175,16 +175,16 @@ func (s *Service) abandon(b *bucket) {
 func (s *Service) balance(ctx context.Context, urgent bool) {
 	s.mu.Lock()
 	var all []*budget
-	var rooms []limit.Room
+	var remaining []limit.Remaining
 	for b, now := range s.dirty {
 		if urgent && !now {
 			continue
 		}
 		delete(s.dirty, b)
-		if len(b.buckets)+len(b.left) == 0 {
+		if len(b.buckets)+len(b.disconnected) == 0 {
 			delete(s.budgets, b.quota.Key)
 		}
-		all, rooms = append(all, b), append(rooms, limit.Room{Quota: b.quota, Limits: spent(b.quota.Rule.Limits)})
+		all, remaining = append(all, b), append(remaining, limit.Remaining{Quota: b.quota, Limits: assignable(b.quota.Rule.Limits)})
 	}
 	s.mu.Unlock()
 	replicas, others := s.options.Replicas(), make([]map[string]message, len(all))
@@ -192,11 +192,11 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	asking.SetLimit(16)
 	for i, b := range all {
 		asking.Go(func() error {
-			others[i] = s.exchange(ctx, b, rooms[i].Key, replicas)
+			others[i] = s.exchange(ctx, b, remaining[i].Key, replicas)
 			return nil
 		})
 	}
-	s.limiter.Room(ctx, rooms)
+	s.limiter.Remaining(ctx, remaining)
 	_ = asking.Wait() // none returns an error
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,10 +205,10 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 		if others[i] == nil {
 			parts = uint64(replicas)
 		}
-		if rooms[i].Source == backend.FromLocal { // the failure policy local counts only this replica's part
-			rooms[i].Remaining *= uint64(replicas)
+		if remaining[i].Source == backend.FromLocal { // the failure policy local counts only this replica's part
+			remaining[i].Remaining *= uint64(replicas)
 		}
-		b.assign(&rooms[i], parts, s.name, others[i], s.options.TTL, time.Now())
+		b.assign(&remaining[i], parts, s.name, others[i], s.options.TTL, time.Now())
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 	s.mu.Lock()
 	here, _ := b.message(time.Now())
 	says, _ := json.Marshal(here) // of numbers
-	if len(b.buckets)+len(b.left) == 0 {
+	if len(b.buckets)+len(b.disconnected) == 0 {
 		says = nil
 	}
 	s.mu.Unlock()
@@ -276,7 +276,7 @@ func (s *Service) Assigned() float64 {
 	defer s.mu.Unlock()
 	hits := uint64(0)
 	for _, of := range s.budgets {
-		for _, b := range slices.Concat(of.buckets, of.left) {
+		for _, b := range slices.Concat(of.buckets, of.disconnected) {
 			hits += b.share
 		}
 	}

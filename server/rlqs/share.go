@@ -20,10 +20,10 @@ const (
 	reportInterval = 5 * time.Second
 	// horizon is the time that a share covers: a token bucket that holds the hits of a second, and fills for
 	// reportInterval, admits as many.
-	horizon    = reportInterval + time.Second
-	floorShare = 10      // each Envoy may demand its part of a tenth of the capacity, whatever it reports
-	maxHits    = 1 << 40 // per horizon; the rest is not assigned
-	maxWeight  = 1000
+	horizon      = reportInterval + time.Second
+	floorDivisor = 10      // each Envoy may demand its part of a tenth of the capacity, whatever it reports
+	maxHits      = 1 << 40 // per horizon; the rest is not assigned
+	maxWeight    = 1000
 )
 
 // Demand is how many hits one Envoy would admit of a budget in a horizon.
@@ -42,7 +42,7 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	}
 	shares, wants, order := make([]uint64, len(demands)), make([]uint64, len(demands)), make([]int, len(demands))
 	for i, d := range demands {
-		wants[i], order[i] = max(min(d.Hits, maxHits), rest/floorShare*d.Weight/weights), i
+		wants[i], order[i] = max(min(d.Hits, maxHits), rest/floorDivisor*d.Weight/weights), i
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		return cmp.Or(cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight), cmp.Compare(i, j))
@@ -59,22 +59,22 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	return shares
 }
 
-// spent returns the limits whose remaining hits can be assigned for a horizon. Hits leave the windows of the others
+// assignable returns the limits whose remaining hits can be assigned for a horizon. Hits leave the windows of the others
 // before the next report, so these are enforced by rate alone. If there are only such limits, it returns all.
-func spent(limits []descriptors.Limit) []descriptors.Limit {
-	some := slices.DeleteFunc(slices.Clone(limits), paced)
+func assignable(limits []descriptors.Limit) []descriptors.Limit {
+	some := slices.DeleteFunc(slices.Clone(limits), rateOnly)
 	if len(some) == 0 {
 		return limits
 	}
 	return some
 }
 
-func paced(l descriptors.Limit) bool {
+func rateOnly(l descriptors.Limit) bool {
 	return l.Algorithm != descriptors.TokenBucket && l.Window <= reportInterval
 }
 
 // Capacity returns how many hits all Envoys together may admit in a horizon, by the strictest of some limits, given
-// what remains of those that are not paced, and what Envoys have admitted since their last reports.
+// what remains of those that are not rateOnly, and what Envoys have admitted since their last reports.
 func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	capacity := uint64(maxHits)
 	remaining -= min(remaining, unreported)
@@ -83,7 +83,7 @@ func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 		switch {
 		case l.Algorithm == descriptors.TokenBucket:
 			hits += remaining
-		case !paced(l):
+		case !rateOnly(l):
 			hits = remaining
 		}
 		capacity = min(capacity, hits)

@@ -55,13 +55,13 @@ type stream struct {
 	weight     uint64
 	domain     string             // of the first message
 	buckets    map[string]*bucket // by bucket.name
-	untold     map[string]*bucket // with an assignment to send
+	unsent     map[string]*bucket // with an assignment to send
 	wake       chan struct{}
 }
 
-// tell schedules sending a bucket's assignment, in place of an earlier one.
-func (st *stream) tell(b *bucket) {
-	st.untold[b.name] = b
+// schedule schedules sending a bucket's assignment, in place of an earlier one.
+func (st *stream) schedule(b *bucket) {
+	st.unsent[b.name] = b
 	wake(st.wake)
 }
 
@@ -126,7 +126,7 @@ var errDrained = status.Error(codes.Unavailable, "weir is about to end: open a s
 
 // open registers a stream, unless there are too many.
 func (s *Service) open(ctx context.Context) (*stream, error) {
-	st := &stream{weight: 1, buckets: make(map[string]*bucket), untold: make(map[string]*bucket), wake: make(chan struct{}, 1)}
+	st := &stream{weight: 1, buckets: make(map[string]*bucket), unsent: make(map[string]*bucket), wake: make(chan struct{}, 1)}
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer = p.Addr.String()
 		st.host, _, _ = net.SplitHostPort(st.peer)
@@ -157,10 +157,10 @@ func (s *Service) close(st *stream) {
 	for _, b := range st.buckets {
 		of := b.budget
 		s.leave(b)
-		if b.gone = true; of == nil {
+		if b.detached = true; of == nil {
 			s.totals.Buckets--
 		} else {
-			of.left = append(of.left, b)
+			of.disconnected = append(of.disconnected, b)
 		}
 	}
 	delete(s.streams, st)
@@ -170,13 +170,13 @@ func (s *Service) close(st *stream) {
 func (s *Service) send(st *stream, to grpc.ServerStream) error {
 	m := new(quota.RateLimitQuotaResponse)
 	s.mu.Lock()
-	for name, b := range st.untold {
+	for name, b := range st.unsent {
 		if len(m.BucketAction) == maxActions {
 			wake(st.wake)
 			break
 		}
 		m.BucketAction = append(m.BucketAction, b.action(s.options.TTL))
-		delete(st.untold, name)
+		delete(st.unsent, name)
 	}
 	s.mu.Unlock()
 	if len(m.BucketAction) == 0 {
@@ -221,7 +221,7 @@ func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range buckets {
-		s.take(b, &usages[i])
+		s.record(b, &usages[i])
 	}
 	return nil
 }
@@ -251,10 +251,10 @@ func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descrip
 	switch {
 	case len(st.buckets) >= s.options.MaxStreamBuckets:
 		s.refuse("stream_buckets", st.peer, "make fewer buckets, or raise RLQS_MAX_STREAM_BUCKETS")
-		b.gone = true
+		b.detached = true
 	case s.totals.Buckets >= s.options.MaxBuckets:
 		s.refuse("buckets", st.peer, "raise RLQS_MAX_BUCKETS, or add replicas")
-		b.gone = true
+		b.detached = true
 	default:
 		st.buckets[name] = b
 		s.totals.Buckets++
@@ -263,8 +263,8 @@ func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descrip
 	return b
 }
 
-// take records a report. It measures the time since the last one itself, because Envoy's has whole seconds, and is 0 at first.
-func (s *Service) take(b *bucket, u *limit.Usage) {
+// record records a report. It measures the time since the last one itself, because Envoy's has whole seconds, and is 0 at first.
+func (s *Service) record(b *bucket, u *limit.Usage) {
 	now, sum := u.At, u.Allowed+u.Denied
 	elapsed := max(now.Sub(b.reportedAt), time.Second)
 	demand := mulDiv(sum+sum/5, uint64(horizon), uint64(elapsed))
@@ -283,11 +283,11 @@ func (s *Service) take(b *bucket, u *limit.Usage) {
 	switch {
 	case sum > 0:
 		b.busyAt = now
-	case b.gone || now.Sub(b.busyAt) >= idle:
+	case b.detached || now.Sub(b.busyAt) >= idle:
 		s.abandon(b)
 		return
 	}
 	if b.budget != nil {
-		s.share(b.budget, false)
+		s.schedule(b.budget, false)
 	}
 }

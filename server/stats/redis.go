@@ -44,9 +44,9 @@ func (m *Metrics) Redis() *Redis {
 	return r
 }
 
-// Watch adds metrics of which servers of a Redis are away, and which have a foreign library; each scrape calls
+// AddServers adds metrics of which servers of a Redis are away, and which have a foreign library; each scrape calls
 // servers. Servers of the same name are merged.
-func (r *Redis) Watch(redis string, servers func(yield func(server string, away, foreign bool))) {
+func (r *Redis) AddServers(redis string, servers func(yield func(server string, away, foreign bool))) {
 	r.process.collect(func(to chan<- prometheus.Metric) {
 		open, foreign := make(map[string]float64), make(map[string]float64)
 		servers(func(server string, isAway, isForeign bool) {

@@ -42,7 +42,7 @@ Exit code: 0, or 2 if it failed.`
 func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve ServeFunc) error {
 	set, err := config.Read(config.Process())
 	if err == nil {
-		err = c.makeUp(ctx, &set, out)
+		err = c.generate(ctx, &set, out)
 	}
 	if err != nil || !c.Serve {
 		return err
@@ -70,8 +70,8 @@ func sendRequests(ctx context.Context) {
 // configDir returns the directory of a demo's rules. They are written last: if they exist, the demo is complete.
 func configDir(set *config.Settings) string { return filepath.Join(set.DataDir, "demo-config") }
 
-// makeUp fills the history, writes the rules, and prints a summary.
-func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out terminal.Output) error {
+// generate fills the history, writes the rules, and prints a summary.
+func (c *demoCommand) generate(ctx context.Context, set *config.Settings, out terminal.Output) error {
 	begin := time.Now()
 	until, err := c.end(begin, out.Zone)
 	if err != nil {

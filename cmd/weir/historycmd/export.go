@@ -49,7 +49,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	c.tellSource(out)
+	c.printSource(out)
 	if !written.Found && written.LeftOut == 0 {
 		return c.errNoSeries(q, 0, written.Warnings)
 	}

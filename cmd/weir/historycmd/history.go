@@ -97,7 +97,7 @@ func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
 		return err
 	}
-	out.Zone = named(out.Zone)
+	out.Zone = zoneName(out.Zone)
 	now := time.Now()
 	q.Set("from", r.From.In(out.Zone, now))
 	q.Set("to", r.To.After(r.From, out.Zone, now))
@@ -105,8 +105,8 @@ func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	return nil
 }
 
-// named returns a zone by the name that other weirs know it by: UTC if it has none, as when /etc/localtime is a copy.
-func named(zone *time.Location) *time.Location {
+// zoneName returns a zone by the name that other weirs know it by: UTC if it has none, as when /etc/localtime is a copy.
+func zoneName(zone *time.Location) *time.Location {
 	name := zone.String()
 	if name == "Local" {
 		name, _ = os.Readlink("/etc/localtime")
@@ -164,7 +164,7 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 		}
 		return a, terminal.WriteJSON(out.Out, a)
 	}
-	p.tellSource(out)
+	p.printSource(out)
 	text, err := describe(&a)
 	if err == nil {
 		_, err = io.WriteString(out.Out, text)
@@ -191,8 +191,8 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 	return a, err
 }
 
-// tellSource prints where the history was read.
-func (s *readFlags) tellSource(out terminal.Output) {
+// printSource prints where the history was read.
+func (s *readFlags) printSource(out terminal.Output) {
 	fmt.Fprintf(out.Err, "Read from %s.\n", descriptors.Printable(s.source))
 }
 
@@ -219,7 +219,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi
 	if err != nil {
 		return nil, err
 	}
-	f.tellSource(*out)
+	f.printSource(*out)
 	var warnings strings.Builder
 	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
 	fmt.Fprint(out.Err, &warnings)

@@ -54,8 +54,8 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	}
 	log := set.Logger(out.Err)
 	metrics := stats.NewProcess(string(version))
-	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
-	metrics.RefusedTokens(parts.Guard.Refused)
+	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Access: set.Access(log)}
+	metrics.RefusedTokens(parts.Access.Refused)
 	rules, err := openRules(c.Config, &set, log)
 	if err != nil {
 		return err

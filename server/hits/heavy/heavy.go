@@ -19,7 +19,7 @@ import "slices"
 // thousand. A held key costs a map lookup; others, on average, a few steps more. A full sketch allocates nothing. It
 // is for one goroutine at a time. The zero value is unusable: use New.
 type Sketch[T any] struct {
-	most    int
+	k       int
 	held    []Held[T]        // elements beyond its length keep the memory of their T
 	at      map[uint64]int32 // the index of a key in held
 	missing uint64
@@ -30,13 +30,13 @@ type Sketch[T any] struct {
 type Held[T any] struct {
 	Key    uint64
 	Weight uint64 // see Sketch
-	Kept   T
+	Value  T
 }
 
 // New makes a sketch of at most 2·most keys. It allocates memory as needed.
 func New[T any](most int) *Sketch[T] {
 	most = max(1, most)
-	return &Sketch[T]{most: most, at: make(map[uint64]int32, 2*most)}
+	return &Sketch[T]{k: most, at: make(map[uint64]int32, 2*most)}
 }
 
 // Add adds to the weight of a key, and returns its T, valid until the next call. If fresh, the key was not held: the T
@@ -45,9 +45,9 @@ func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
 	if i, ok := s.at[key]; ok {
 		h := &s.held[i]
 		h.Weight += weight
-		return &h.Kept, false
+		return &h.Value, false
 	}
-	if len(s.held) == 2*s.most {
+	if len(s.held) == 2*s.k {
 		s.shrink()
 	}
 	n := len(s.held)
@@ -55,7 +55,7 @@ func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
 	h := &s.held[n]
 	h.Key, h.Weight = key, weight
 	s.at[key] = int32(n)
-	return &h.Kept, true
+	return &h.Value, true
 }
 
 // Held returns the held keys, in no order. The sketch owns the slice: read it before the next call.
@@ -96,7 +96,7 @@ func (s *Sketch[T]) shrink() {
 		s.weights = append(s.weights, s.held[i].Weight)
 	}
 	slices.Sort(s.weights)
-	least := s.weights[len(s.weights)-1-s.most]
+	least := s.weights[len(s.weights)-1-s.k]
 	s.missing += least
 	s.setWeights(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
 }

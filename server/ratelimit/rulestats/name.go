@@ -39,8 +39,8 @@ func ruleName(r *descriptors.Rule, d descriptors.Descriptor, other string, noDot
 	return escapeName(name.String())
 }
 
-// ownName returns the name of the statistic of a descriptor with an override, with all its values.
-func ownName(domain string, d descriptors.Descriptor, noDots bool) string {
+// overrideName returns the name of the statistic of a descriptor with an override, with all its values.
+func overrideName(domain string, d descriptors.Descriptor, noDots bool) string {
 	name := domain
 	for i := range d {
 		segment := d[i].Key

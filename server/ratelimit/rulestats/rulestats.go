@@ -56,8 +56,8 @@ type Registry struct {
 // New makes a registry. With noDots, dots in keys and values become _ in names, so that dots only separate entries.
 func New(noDots bool) *Registry { return &Registry{noDots: noDots, byName: make(map[string]*Counters)} }
 
-// of returns the counters of a name, and makes them if needed. Beyond maxNames, new names share one.
-func (g *Registry) of(name string) *Counters {
+// get returns the counters of a name, and makes them if needed. Beyond maxNames, new names share one.
+func (g *Registry) get(name string) *Counters {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.byName[name] == nil && len(g.byName) >= maxNames {
@@ -98,11 +98,11 @@ func (g *Registry) Totals() map[string][Statistics]uint64 {
 
 // Rule finds the counters of a rule's hits, or of a domain's unmatched descriptors. A nil Rule counts nothing.
 type Rule struct {
-	registry *Registry
-	domain   string
-	all      *Counters // hits without a value
-	values   byValue
-	own      byValue // overrides
+	registry  *Registry
+	domain    string
+	all       *Counters // hits without a value
+	values    byValue
+	overrides byValue // overrides
 }
 
 // Rule returns the counters of a rule, which may be nil. It returns nil for unknown domains, which only
@@ -113,7 +113,7 @@ func (g *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
 	}
 	r := &Rule{registry: g, domain: domain}
 	if rule != nil {
-		r.all = g.of(ruleName(rule, nil, "", g.noDots))
+		r.all = g.get(ruleName(rule, nil, "", g.noDots))
 	}
 	return r
 }
@@ -128,16 +128,16 @@ func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, overri
 	noDots := r.registry.noDots
 	switch {
 	case override:
-		return r.own.of(r.registry, appendOwn(room[:0], d), func(known bool) string {
+		return r.overrides.get(r.registry, appendOverrideKey(room[:0], d), func(known bool) string {
 			if known {
-				return ownName(r.domain, d, noDots)
+				return overrideName(r.domain, d, noDots)
 			}
 			return escapeName(r.domain + "." + history.OtherValue)
 		})
 	case rule == nil || len(rule.Values) == 0:
 		return r.all
 	}
-	return r.values.of(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
+	return r.values.get(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
 		if known {
 			return ruleName(rule, d, "", noDots)
 		}
@@ -145,8 +145,8 @@ func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, overri
 	})
 }
 
-// appendOwn appends a map key for a descriptor with an override, nothing if it is too long.
-func appendOwn(dst []byte, d descriptors.Descriptor) []byte {
+// appendOverrideKey appends a map key for a descriptor with an override, nothing if it is too long.
+func appendOverrideKey(dst []byte, d descriptors.Descriptor) []byte {
 	for _, entry := range d {
 		if len(dst)+len(entry.Key)+len(entry.Value)+2 > descriptors.MaxValue {
 			return dst[:0]
@@ -162,13 +162,13 @@ type byValue struct {
 	byValue map[string]*Counters // nil before the first
 }
 
-// of returns the counters of a value. name returns their statistic's name: of the value, or of all others. Finding
+// get returns the counters of a value. name returns their statistic's name: of the value, or of all others. Finding
 // existing counters does not allocate.
-func (v *byValue) of(all *Registry, value []byte, name func(known bool) string) *Counters {
+func (v *byValue) get(all *Registry, value []byte, name func(known bool) string) *Counters {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byValue == nil {
-		v.byValue = map[string]*Counters{"": all.of(name(false))}
+		v.byValue = map[string]*Counters{"": all.get(name(false))}
 	}
 	c := v.byValue[string(value)]
 	switch {
@@ -177,7 +177,7 @@ func (v *byValue) of(all *Registry, value []byte, name func(known bool) string) 
 	case len(v.byValue) > MaxValues:
 		return v.byValue[""]
 	}
-	c = all.of(name(true))
+	c = all.get(name(true))
 	v.byValue[string(value)] = c
 	return c
 }

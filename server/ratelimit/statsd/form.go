@@ -18,14 +18,14 @@ func Plain(tags map[string]string) Form {
 	var end string
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		if key != "" && tags[key] != "" {
-			end += ".__" + clean.Replace(key) + "=" + strings.ReplaceAll(clean.Replace(tags[key]), ".", "_")
+			end += ".__" + sanitizer.Replace(key) + "=" + strings.ReplaceAll(sanitizer.Replace(tags[key]), ".", "_")
 		}
 	}
 	return func(name string) (string, string) { return name + end, "" }
 }
 
-// clean replaces the separators of statsd's lines.
-var clean = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
+// sanitizer replaces the separators of statsd's lines.
+var sanitizer = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
 
 // Tagged is the form of DogStatsD. The tags of all statistics come first, then those of the first mogrifier that
 // matches the name.
@@ -37,7 +37,7 @@ func Tagged(tags []string, mogrifiers []Mogrifier) Form {
 				for _, key := range slices.Sorted(maps.Keys(m.tags)) {
 					all = append(all, Tag(key, m.expand(m.tags[key], name, found)))
 				}
-				name = cmp.Or(clean.Replace(m.expand(m.name, name, found)), name)
+				name = cmp.Or(sanitizer.Replace(m.expand(m.name, name, found)), name)
 				break
 			}
 		}
@@ -49,9 +49,11 @@ func Tagged(tags []string, mogrifiers []Mogrifier) Form {
 }
 
 // Tag returns a tag of DogStatsD, as key:value.
-func Tag(key, value string) string { return cleanTag.Replace(key) + ":" + cleanTag.Replace(value) }
+func Tag(key, value string) string {
+	return tagSanitizer.Replace(key) + ":" + tagSanitizer.Replace(value)
+}
 
-var cleanTag = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
+var tagSanitizer = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
 
 // Mogrifier moves parts of names to tags. Make one with NewMogrifier.
 type Mogrifier struct {

@@ -48,8 +48,8 @@ func New(c Config) *Sender {
 	return s
 }
 
-// Took records how long answering a call took. It may be called by any number of goroutines.
-func (s *Sender) Took(method ratelimit.Method, took time.Duration) { s.times[method].add(took) }
+// Observe records how long answering a call took. It may be called by any number of goroutines.
+func (s *Sender) Observe(method ratelimit.Method, took time.Duration) { s.times[method].add(took) }
 
 // Run sends at each interval, and a last time when ctx ends.
 func (s *Sender) Run(ctx context.Context) {

@@ -76,7 +76,7 @@ func New(ctx context.Context, c Config) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{config: c, rules: make(map[ruleName]*rule), counted: c.Now(), drained: make(map[history.ID]uint64)}
-	reader := sdk.NewPeriodicReader(&watched{exporter, c.Exported}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
+	reader := sdk.NewPeriodicReader(&notifying{exporter, c.Exported}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
 	s.provider = sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(c.Resource))
 	s.seconds, err = s.provider.Meter(scope).Float64Histogram("weir.request", api.WithUnit("s"),
 		api.WithDescription("Time from a decoded request to its encoded verdict."), api.WithExplicitBucketBoundaries(c.Buckets...))
@@ -93,8 +93,10 @@ func newExporter(ctx context.Context, byGRPC bool) (sdk.Exporter, error) {
 // Close exports the last totals, until ctx ends.
 func (s *Sink) Close(ctx context.Context) error { return s.provider.Shutdown(ctx) }
 
-// Took records a response time; a sampled trace of the request becomes its exemplar.
-func (s *Sink) Took(ctx context.Context, took time.Duration) { s.seconds.Record(ctx, took.Seconds()) }
+// Observe records a response time; a sampled trace of the request becomes its exemplar.
+func (s *Sink) Observe(ctx context.Context, took time.Duration) {
+	s.seconds.Record(ctx, took.Seconds())
+}
 
 // Drain replaces the recorder's Drain, which the sink calls itself: nobody else may.
 func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
@@ -203,14 +205,14 @@ func attributes(name ruleName, of series) attribute.Set {
 	return attribute.NewSet(all...)
 }
 
-// watched reports the result of each export.
-type watched struct {
+// notifying reports the result of each export.
+type notifying struct {
 	sdk.Exporter
 	exported func(error)
 }
 
 // Export implements sdk.Exporter. It returns no error, because the SDK would log it a second time.
-func (w *watched) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+func (w *notifying) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	w.exported(w.Exporter.Export(ctx, m))
 	return nil
 }

@@ -14,9 +14,9 @@ const (
 	minMemoryLimit = 256 << 20
 )
 
-// keepHeadroom sets GOGC after each collection, from 100 to 800 %, so that gcGarbageBytes accumulate, and a memory
+// tuneCollector sets GOGC after each collection, from 100 to 800 %, so that gcGarbageBytes accumulate, and a memory
 // limit for when the collector is behind. A set GOGC turns both off, a set GOMEMLIMIT the limit.
-func keepHeadroom(gogc string) {
+func tuneCollector(gogc string) {
 	if gogc != "" {
 		return
 	}

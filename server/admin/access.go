@@ -36,9 +36,9 @@ const (
 
 const minToken, maxToken = 16, 4 << 10 // bytes
 
-// Guard decides which requests the admin port answers, which may read values, and which may write. The zero value lets
+// Access decides which requests the admin port answers, which may read values, and which may write. The zero value lets
 // nobody write, and only this host read values. Any number of goroutines may use it.
-type Guard struct {
+type Access struct {
 	// TokenFile holds the token for writes, ReadFile a token for reading values, which the first allows too. Without a
 	// ReadFile this host reads values without a token. The files are read for every request, so a change needs no
 	// restart.
@@ -54,11 +54,11 @@ type Guard struct {
 }
 
 // Refused returns how many requests had a wrong token.
-func (g *Guard) Refused() uint64 { return g.refused.Load() }
+func (a *Access) Refused() uint64 { return a.refused.Load() }
 
 // Check returns an error, which names the variable, if a configured file holds no token.
-func (g *Guard) Check() error {
-	for variable, file := range map[string]string{"ADMIN_TOKEN_FILE": g.TokenFile, "ADMIN_READ_TOKEN_FILE": g.ReadFile} {
+func (a *Access) Check() error {
+	for variable, file := range map[string]string{"ADMIN_TOKEN_FILE": a.TokenFile, "ADMIN_READ_TOKEN_FILE": a.ReadFile} {
 		if _, err := readToken(variable, file); err != nil {
 			return fmt.Errorf("environment variable %w", err)
 		}
@@ -67,18 +67,18 @@ func (g *Guard) Check() error {
 }
 
 // mayWrite returns a refusal unless a request may write.
-func (g *Guard) mayWrite(r *http.Request) error {
-	if g.TokenFile != "" {
-		want, err := readToken("ADMIN_TOKEN_FILE", g.TokenFile)
+func (a *Access) mayWrite(r *http.Request) error {
+	if a.TokenFile != "" {
+		want, err := readToken("ADMIN_TOKEN_FILE", a.TokenFile)
 		if err != nil {
 			return refuse(http.StatusForbidden, uncheckedToken, err)
 		}
-		if !g.hasToken(r, true, want) {
+		if !a.hasToken(r, true, want) {
 			return refuse(http.StatusForbidden, wrongToken)
 		}
 		return nil
 	}
-	if !isLoopback(g.Host) {
+	if !isLoopback(a.Host) {
 		return refuse(http.StatusForbidden, writesNeedToken)
 	}
 	// A browser on this host reaches the port too, and so does any web page in it: the page's own requests have a
@@ -93,19 +93,19 @@ func (g *Guard) mayWrite(r *http.Request) error {
 }
 
 // mayRead returns a refusal unless a request may read values.
-func (g *Guard) mayRead(r *http.Request) error {
+func (a *Access) mayRead(r *http.Request) error {
 	// Service meshes forward outside traffic from other loopback addresses, such as Istio's 127.0.0.6.
 	from := hostOf(r.RemoteAddr)
-	if g.ReadFile == "" && (from == "127.0.0.1" || from == "::1") && isLoopback(hostOf(r.Host)) {
+	if a.ReadFile == "" && (from == "127.0.0.1" || from == "::1") && isLoopback(hostOf(r.Host)) {
 		return nil
 	}
-	if g.TokenFile == "" && g.ReadFile == "" {
+	if a.TokenFile == "" && a.ReadFile == "" {
 		return refuse(http.StatusForbidden, readsNeedLoopback)
 	}
-	write, err := readToken("ADMIN_TOKEN_FILE", g.TokenFile)
-	read, readErr := readToken("ADMIN_READ_TOKEN_FILE", g.ReadFile)
+	write, err := readToken("ADMIN_TOKEN_FILE", a.TokenFile)
+	read, readErr := readToken("ADMIN_READ_TOKEN_FILE", a.ReadFile)
 	err = errors.Join(err, readErr)
-	if g.hasToken(r, err == nil, write, read) {
+	if a.hasToken(r, err == nil, write, read) {
 		return nil
 	}
 	if err != nil {
@@ -115,9 +115,9 @@ func (g *Guard) mayRead(r *http.Request) error {
 }
 
 // knowsHost reports whether the port answers to the Host of a request. DNS rebinding brings a foreign one.
-func (g *Guard) knowsHost(r *http.Request) bool {
+func (a *Access) knowsHost(r *http.Request) bool {
 	host := strings.Trim(hostOf(r.Host), "[]")
-	if isLoopback(host) || slices.ContainsFunc(g.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
+	if isLoopback(host) || slices.ContainsFunc(a.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
 		return true
 	}
 	asked, err := netip.ParseAddr(host)
@@ -130,24 +130,24 @@ func (g *Guard) knowsHost(r *http.Request) bool {
 }
 
 // hasToken reports whether a request has one of the non-empty tokens. If allKnown, a wrong token is counted and logged.
-func (g *Guard) hasToken(r *http.Request, allKnown bool, tokens ...string) bool {
+func (a *Access) hasToken(r *http.Request, allKnown bool, tokens ...string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if got == "" || !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
 	for _, want := range tokens {
 		// Hashes have equal length, so the time of a comparison reveals nothing about the tokens.
-		a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
-		if want != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
+		x, y := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
+		if want != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
 			return true
 		}
 	}
 	if !allKnown {
 		return false
 	}
-	g.refused.Add(1)
-	if g.Log != nil {
-		g.logged.Log(g.Log, slog.LevelWarn, "a token is refused on the admin port: see who asks there",
+	a.refused.Add(1)
+	if a.Log != nil {
+		a.logged.Log(a.Log, slog.LevelWarn, "a token is refused on the admin port: see who asks there",
 			"client", r.RemoteAddr, "path", r.URL.Path)
 	}
 	return false
