@@ -22,7 +22,7 @@ type loggedHandshake struct {
 func (h *loggedHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := h.TransportCredentials.ServerHandshake(conn)
 	if err != nil && !errors.Is(err, io.EOF) { // a probe of the port connects and sends nothing
-		h.logged.Log(h.log, slog.LevelWarn, "a client of the gRPC port is refused by TLS",
+		h.logged.Log(h.log, slog.LevelWarn, "TLS handshake failed",
 			"client", conn.RemoteAddr().String(), "error", err)
 	}
 	return secure, info, err

@@ -37,7 +37,7 @@ func (r recovery) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerIn
 func (r recovery) toError(method string, err *error) {
 	if p := recover(); p != nil {
 		r.panicked()
-		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
+		r.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()), "remedy", "please report it")
 		*err = status.Error(codes.Internal, "internal error")
 	}
 }

@@ -212,7 +212,7 @@ func (s *Server) drain(kill context.Context) error {
 	select {
 	case <-stopped:
 	case <-bound.Done():
-		s.parts.Log.Warn("calls that are still open are cut off", "reason", context.Cause(bound))
+		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(bound))
 		s.grpc.Stop()
 		<-stopped
 	}

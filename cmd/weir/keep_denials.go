@@ -56,7 +56,7 @@ func (k *denialKeeper) flush(ctx context.Context, before time.Time) {
 		return // the process ends
 	}
 	if err != nil && !k.failed {
-		k.log.Warn("recent denials cannot be kept beside the history; it is tried again", "error", err)
+		k.log.Warn("storing recent denials failed; the next minute tries again", "error", err)
 	}
 	k.failed = err != nil
 }

@@ -58,7 +58,7 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 	if _, reported := terminal.ExitCode(err); reported || !set.LogsJSON() {
 		return err
 	}
-	log.Error("weir does not serve", "error", err)
+	log.Error("weir cannot start", "error", err)
 	return terminal.Failed
 }
 
@@ -176,7 +176,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	running.Go(func() { hangups.Follow(ctx, s.source.reload) })
 	running.Go(func() {
 		if err := s.store.await(ctx); err != nil {
-			s.log.Error("weir gives up", "error", err)
+			s.log.Error("weir ends: its store did not answer", "error", err)
 			cancel(terminal.No)
 			return
 		}

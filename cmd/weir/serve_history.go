@@ -46,7 +46,7 @@ type historyPipeline struct {
 }
 
 // newHistoryPipeline opens the history, if it is configured. If opening fails, the limiter works without a history.
-// Redis is not connected yet: for one, only wrong settings fail here.
+// A Redis is not contacted yet: only its settings can fail here.
 func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*historyPipeline, error) {
 	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
 	if set.KeepHistory || set.SendsHits() {
@@ -146,7 +146,7 @@ func (p *historyPipeline) syncSeries(ctx context.Context) {
 	if err == nil {
 		p.recorder.SyncSeries(fine)
 	} else if ctx.Err() == nil && p.store.Err() == nil {
-		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
+		p.log.Warn("listing the series of the history failed: rules may exceed HISTORY_VALUES", "error", err)
 	}
 }
 

@@ -28,10 +28,10 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 		server, err := set.XDS(log)
 		server.OnError = failed
 		return configSource{xds.New(server), server.Server, func() {
-			log.Info("SIGHUP changes nothing: the configuration server sends each change by itself", "server", server.Server)
+			log.Info("SIGHUP ignored: the configuration server pushes changes", "server", server.Server)
 		}}, err
 	case set.FromXDS():
-		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", flag)
+		log.Warn("configuration server ignored: --config takes precedence over CONFIG_TYPE", "server", set.XDSServer, "config", flag)
 	}
 	dir, prefix := flag, ""
 	if flag == "" {
@@ -40,7 +40,7 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 	d := file.New(dir, set.Rules(), log)
 	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, set.EmptyConfig
 	return configSource{d, dir, func() {
-		log.Info("the configuration is read again, as SIGHUP asks", "dir", dir)
+		log.Info("reloading the configuration on SIGHUP", "dir", dir)
 		d.Reload()
 	}}, nil
 }
@@ -57,7 +57,7 @@ func (s configSource) follow(ctx context.Context, to *service) {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		to.log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
+		to.log.Error("following the configuration failed", "error", err, "remedy", "restart weir")
 	}
 }
 

@@ -147,7 +147,7 @@ func (a *Access) hasToken(r *http.Request, allKnown bool, tokens ...string) bool
 	}
 	a.refused.Add(1)
 	if a.Log != nil {
-		a.logged.Log(a.Log, slog.LevelWarn, "a token is refused on the admin port: see who asks there",
+		a.logged.Log(a.Log, slog.LevelWarn, "admin token refused",
 			"client", r.RemoteAddr, "path", r.URL.Path)
 	}
 	return false

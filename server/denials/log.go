@@ -45,9 +45,9 @@ func (l *Log) logSample() {
 		if !ok || s.Requests == t.logged || lines == maxLines {
 			continue
 		}
-		message := "requests are denied: a limit is reached"
+		message := "requests denied"
 		if s.Shadow {
-			message = "requests would be denied, were it not for shadow mode: a limit is reached"
+			message = "requests over a limit passed in shadow mode"
 		}
 		attrs := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
 			"requests", s.Requests - t.logged, "decided_by", s.Last.Source.String()}

@@ -139,8 +139,8 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 
 // logUnknown logs a domain that no file configures. If it is a typo, its requests pass unlimited.
 func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
-	l.unknownLog.Warn(l.options.Log, "a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
-		"Envoy's filter, or write a file for it", "domain", descriptors.Abbreviate(domain), "reason", config.Explain(domain, nil).Reason,
+	l.unknownLog.Warn(l.options.Log, "unknown domain: its requests pass uncounted", "domain", descriptors.Abbreviate(domain),
+		"reason", config.Explain(domain, nil).Reason, "remedy", "correct the domain of Envoy's filter, or write a file for it",
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 

@@ -51,7 +51,7 @@ func (l *Log) Run(ctx context.Context) {
 			if l.logged && l.ended.IsZero() {
 				l.ended = time.Now()
 			}
-			l.end("weir ends while servers of " + l.Kind + " cannot count; the descriptors that each policy decided meanwhile follow")
+			l.end("weir ends: servers of " + l.Kind + " cannot count")
 			return
 		}
 	}
@@ -78,7 +78,7 @@ func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 			l.ended = now
 		}
 		if wait = l.ended.Add(recoveryTime).Sub(now); wait <= 0 {
-			l.end("all servers of " + l.Kind + " count again; the descriptors that each policy decided meanwhile follow")
+			l.end("all servers of " + l.Kind + " count again")
 		}
 	case l.logged:
 		l.ended = time.Time{}
@@ -126,6 +126,6 @@ func (l *Log) logBegin(servers []string) {
 			attrs = append(attrs, p.String(), fmt.Sprintf("requests of %d rules %s", n, p.Effect()))
 		}
 	}
-	l.Log.Warn("servers of "+l.Kind+" cannot count: until they can, failure policies decide for their keys", append(attrs,
+	l.Log.Warn("servers of "+l.Kind+" cannot count: failure policies decide", append(attrs,
 		"remedy", "bring them back, or change on_backend_failure in the rules, which is in force at once")...)
 }

@@ -183,7 +183,7 @@ func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func
 	m.helps[name] = help
 	show, err := m.series(name, labels, help, mapping, kind)
 	if err != nil {
-		m.config.Log.Warn("the mapping of statistics gives several kinds one name: only the first to come is shown", "name", name,
+		m.config.Log.Warn("statistic not shown: another kind of metric has its name", "name", name,
 			"not_shown", statistic, "error", err)
 		return nowhere
 	}

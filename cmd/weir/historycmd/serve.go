@@ -77,7 +77,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
-	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
+	log.Info("serving the history", "version", string(version), "address", port.Address())
 	if err = errors.Join(run(ctx, port, rules, hangups), store.Close()); err == nil {
 		log.Info("weir ends")
 	}
@@ -108,7 +108,7 @@ type fleetRules struct {
 // openRules opens the directory, "" for none, without reading it. A missing one is an error, as most likely mistyped;
 // weir serve waits for it instead, because it must answer Envoy.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
-	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
+	r := &fleetRules{reload: func() { log.Info("SIGHUP ignored: there is no --config to reload") }}
 	if path == "" {
 		return r, nil
 	}
@@ -121,7 +121,7 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules
 	}
 	r.dir = file.New(path, set.Rules(), log)
 	r.reload = func() {
-		log.Info("the configuration is read again, as SIGHUP asks", "dir", path)
+		log.Info("reloading the configuration on SIGHUP", "dir", path)
 		r.dir.Reload()
 	}
 	return r, nil

@@ -70,7 +70,7 @@ func (s *Sender) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	if err := s.send(ctx); err != nil {
-		s.config.Log.Debug("statsd does not listen: what is counted is sent as soon as it does", "network", s.config.Network,
+		s.config.Log.Debug("sending to statsd failed", "network", s.config.Network,
 			"address", s.config.Address, "error", err)
 	}
 }
