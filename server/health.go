@@ -54,18 +54,18 @@ func NewHealth(r HealthRules) *Health {
 	return h
 }
 
-// Configured notes that a configuration of that many domains is in force.
+// Configured records that a configuration of that many domains is in force.
 func (h *Health) Configured(domains int) {
 	h.update(func() { h.configured, h.domains = true, domains })
 }
 
-// StoreAnswered notes that the store of the counters has answered.
+// StoreAnswered records that the store of the counters has answered.
 func (h *Health) StoreAnswered() { h.update(func() { h.answered = true }) }
 
-// SetStoreAway notes whether the store cannot count now. If it is never called, health does not depend on the store.
+// SetStoreAway records whether the store cannot count now. If it is never called, health does not depend on the store.
 func (h *Health) SetStoreAway(away bool) { h.update(func() { h.storeAway = away }) }
 
-// Drain notes that the process is about to end.
+// Drain makes the health negative until the process ends.
 func (h *Health) Drain() { h.update(func() { h.draining = true }) }
 
 // update applies a change and recomputes readiness and liveness, for gRPC health checks too.

@@ -10,7 +10,7 @@ import (
 const (
 	// gcGarbageBytes is how many bytes of garbage accumulate before a collection: enough for collections to cost little.
 	gcGarbageBytes = 128 << 20
-	// minMemoryLimit is the least memory limit, in bytes; see memoryLimit.
+	// minMemoryLimit is the smallest result of memoryLimit, in bytes.
 	minMemoryLimit = 256 << 20
 )
 

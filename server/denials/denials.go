@@ -42,7 +42,7 @@ func (d *Denial) RetryAfter(now time.Time) time.Duration {
 type Summary struct {
 	Domain, Path string // the stored form; descriptors.UnmatchedPath for overrides without a rule
 	Shadow       bool   // nothing was denied, as the rule or the process is in shadow mode
-	Last         Denial // at most a millisecond older than the last
+	Last         Denial // the last, or one less than a millisecond older
 	Descriptor   string // of Last, as weir call reads it, cut to MaxDescriptor; "" unless values were requested
 	// Requests and Hits were over the limit since the process began, or since the rule's entry was made. A request
 	// counts once for each of its descriptors that was over.

@@ -70,7 +70,7 @@ func (r *recent) snapshot() (all []*group, since time.Time) {
 	return r.ordered(), r.since
 }
 
-// ordered is inOrder for callers that hold the lock.
+// ordered is snapshot for callers that hold the lock.
 func (r *recent) ordered() []*group {
 	at := r.next % slots
 	return slices.DeleteFunc(slices.Concat(r.ring[at:], r.ring[:at]), func(g *group) bool { return g == nil })

@@ -61,7 +61,7 @@ func (p Parameters) By() (string, error) {
 }
 
 // Range reads a range of time. It ends now by default, with the current second, and begins an hour before its end. A
-// time of day as the end is the first after the beginning, as the beginning the last before now.
+// time of day means, as the end, the first after the beginning; as the beginning, the last before now.
 func (p Parameters) Range(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	moment := func(text string) (int64, error) { return history.ParseMoment(text, now, zone) }
 	if at, ok := history.ClockAfter(p.Get(to), p.Get(from), now, zone); ok {

@@ -99,7 +99,7 @@ type bucket struct {
 	name               string          // key in stream.buckets
 	id                 *quota.BucketId // the same, in Envoy's form
 	stream             *stream
-	detached           bool // its stream has ended, or has dropped it
+	detached           bool // its stream has ended, or the stream has dropped it
 	quota              limit.Quota
 	budget             *budget // nil if nothing is limited
 	place              int     // index in budget.buckets

@@ -28,8 +28,8 @@ const (
 
 // Demand is how many hits one Envoy would admit of a budget in a horizon.
 type Demand struct {
-	Hits   uint64 // 1 to maxWeight
-	Weight uint64 // from 1 to maxWeight
+	Hits   uint64 // at most maxHits
+	Weight uint64 // 1 to maxWeight
 }
 
 // Shares divides a capacity, in hits, by weighted max-min fairness: each gets its demand or, if that is not met, as

@@ -135,9 +135,9 @@ type Headers struct {
 
 // Names are the names of headers that show one descriptor's limit. A header with an empty name is omitted.
 type Names struct {
-	Limit     string // hits that still fit
-	Remaining string // whole seconds until the limit resets
-	Reset     string // whole seconds until there are more
+	Limit     string // hits allowed in a window
+	Remaining string // hits that still fit
+	Reset     string // whole seconds until more fit
 }
 
 // The fields of a RateLimitResponse.
@@ -185,8 +185,8 @@ func headerStatus(statuses []limit.Status) *limit.Status {
 	return cmp.Or(over, least)
 }
 
-// retryIn returns when a refused request of this size would pass: when all of its descriptors let it, also those that
-// it has filled up itself; of its quotas one is enough. It returns backend.Never if it never would.
+// retryIn returns when a refused request of this size would pass: when the last of its descriptors lets it, also of
+// those that it has filled itself; of quotas, the first suffices. It returns backend.Never if it never would.
 func retryIn(statuses []limit.Status) time.Duration {
 	var longest time.Duration
 	quota, soonest := false, backend.Never

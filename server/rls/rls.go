@@ -134,7 +134,7 @@ func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*re
 	return out, err
 }
 
-// logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
+// logTrace logs how a request came to its answer. An error is logged with the text that the caller gets.
 func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
 	attrs := []slog.Attr{slog.String("domain", descriptors.Abbreviate(c.Domain)), slog.String("answer", c.Counted().String()),
 		slog.String("took", took.String()), slog.String("trace", c.Trace())}

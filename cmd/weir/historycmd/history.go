@@ -97,7 +97,7 @@ func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
 		return err
 	}
-	out.Zone = zoneName(out.Zone)
+	out.Zone = namedZone(out.Zone)
 	now := time.Now()
 	q.Set("from", r.From.In(out.Zone, now))
 	q.Set("to", r.To.After(r.From, out.Zone, now))
@@ -105,8 +105,8 @@ func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	return nil
 }
 
-// zoneName returns a zone by the name that other weirs know it by: UTC if it has none, as when /etc/localtime is a copy.
-func zoneName(zone *time.Location) *time.Location {
+// namedZone returns a zone that other weirs know by its name: UTC if it has none, as when /etc/localtime is a copy.
+func namedZone(zone *time.Location) *time.Location {
 	name := zone.String()
 	if name == "Local" {
 		name, _ = os.Readlink("/etc/localtime")

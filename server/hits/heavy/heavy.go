@@ -5,7 +5,7 @@ import "slices"
 
 // Sketch keeps the heaviest keys of a weighted stream: the algorithm of Misra and Gries ("Finding repeated elements",
 // 1982) with weights, as Anderson and others have it ("A high-performance algorithm for identifying frequent items in
-// data streams", 2017). With most = k it holds at most 2k keys. When another comes, each key loses the weight of the
+// data streams", 2017). With New(k) it holds at most 2k keys. When another comes, each key loses the weight of the
 // (k+1)th heaviest, and those without weight are evicted: at most k stay. So, with N the weight of the stream,
 //
 //	Weight(key) ≤ true weight of the key ≤ Weight(key) + Missing(), and Missing() ≤ N/(k+1).
@@ -33,10 +33,10 @@ type Held[T any] struct {
 	Value  T
 }
 
-// New makes a sketch of at most 2·most keys. It allocates memory as needed.
-func New[T any](most int) *Sketch[T] {
-	most = max(1, most)
-	return &Sketch[T]{k: most, at: make(map[uint64]int32, 2*most)}
+// New makes a sketch that holds at most 2k keys. It allocates memory as needed.
+func New[T any](k int) *Sketch[T] {
+	k = max(1, k)
+	return &Sketch[T]{k: k, at: make(map[uint64]int32, 2*k)}
 }
 
 // Add adds to the weight of a key, and returns its T, valid until the next call. If fresh, the key was not held: the T
