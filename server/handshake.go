@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// loggedHandshake logs the clients that TLS refuses: TLS tells these little, and an operator must see which lack a
+// loggedHandshake logs failed TLS handshakes: clients learn little from TLS, and an operator must see which lack a
 // certificate.
 type loggedHandshake struct {
 	credentials.TransportCredentials
@@ -21,8 +21,8 @@ type loggedHandshake struct {
 
 func (h *loggedHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := h.TransportCredentials.ServerHandshake(conn)
-	if err != nil && !errors.Is(err, io.EOF) { // a probe of the port says nothing
-		h.logged.Log(h.log, slog.LevelWarn, "a client of the gRPC port is refused by TLS",
+	if err != nil && !errors.Is(err, io.EOF) { // a probe of the port connects and sends nothing
+		h.logged.Log(h.log, slog.LevelWarn, "TLS handshake failed",
 			"client", conn.RemoteAddr().String(), "error", err)
 	}
 	return secure, info, err

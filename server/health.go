@@ -31,20 +31,20 @@ type HealthRules struct {
 	NeedsDomains bool
 }
 
-// Health is whether this process wants traffic: from its first configuration until it drains, unless its rules say
+// Health says whether this process wants traffic: from its first configuration until it drains, unless its rules say
 // otherwise. gRPC health checks see it under "", "ratelimit" and the service's full name.
 type Health struct {
 	grpc  *health.Server
 	rules HealthRules
 
-	mu         sync.Mutex // protects what follows
+	mu         sync.Mutex // guards the fields below
 	configured bool
-	domains    int  // of the configuration
-	answered   bool // by the store, once
+	domains    int  // in the configuration
+	answered   bool // the store has answered once
 	storeAway  bool
 	draining   bool
 
-	ready, alive error // follow from these
+	ready, alive error // computed by update
 }
 
 // NewHealth returns the health of a process that has no configuration yet.
@@ -54,21 +54,21 @@ func NewHealth(r HealthRules) *Health {
 	return h
 }
 
-// Configured notes that a configuration of that many domains is in force.
+// Configured records that a configuration of that many domains is in force.
 func (h *Health) Configured(domains int) {
 	h.update(func() { h.configured, h.domains = true, domains })
 }
 
-// StoreAnswered notes that the store of the counters has answered.
+// StoreAnswered records that the store of the counters has answered.
 func (h *Health) StoreAnswered() { h.update(func() { h.answered = true }) }
 
-// SetStoreAway notes whether the store cannot count now. If it is never called, health does not depend on the store.
+// SetStoreAway records whether the store cannot count now. If it is never called, health does not depend on the store.
 func (h *Health) SetStoreAway(away bool) { h.update(func() { h.storeAway = away }) }
 
-// Drain notes that the process is about to end.
+// Drain makes the health negative until the process ends.
 func (h *Health) Drain() { h.update(func() { h.draining = true }) }
 
-// update makes a change, and sets what follows from it, for gRPC health checks too.
+// update applies a change and recomputes readiness and liveness, for gRPC health checks too.
 func (h *Health) update(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,7 +90,7 @@ func (h *Health) update(change func()) {
 	}
 }
 
-// errorIf returns an error if it applies, else nil.
+// errorIf returns err if the condition holds, else nil.
 func errorIf(applies bool, err error) error {
 	if applies {
 		return err
@@ -105,22 +105,21 @@ func (h *Health) Ready() error {
 	return h.ready
 }
 
-// Alive is Ready for liveness probes: the wait for a configuration is no reason for a restart, unless the rules make it
-// one.
+// Alive is Ready for liveness probes: a missing configuration does not fail it, unless the rules say so.
 func (h *Health) Alive() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.alive
 }
 
-// checks are gRPC health checks.
-type checks struct {
+// healthServer answers gRPC health checks.
+type healthServer struct {
 	*health.Server
-	took func(time.Duration) // is told of each
+	took func(time.Duration) // called for each check; may be nil
 }
 
 // Check answers a health check.
-func (c checks) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+func (c healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	begin := time.Now()
 	answer, err := c.Server.Check(ctx, r)
 	if c.took != nil {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// nosniff keeps browsers from taking an answer for something else than its type says.
+// nosniff keeps browsers from guessing a content type.
 func nosniff(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -13,8 +13,8 @@ func nosniff(h http.Handler) http.Handler {
 	})
 }
 
-// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. A failing /healthcheck restarts processes, so
-// it fails only for one that is about to end, or that depends on its store and cannot reach it.
+// httpHandler serves /healthcheck and /json as envoyproxy/ratelimit does. A failing /healthcheck restarts processes,
+// so it fails only while the process drains, or if health depends on the store and the store is away.
 func httpHandler(c Config, p Parts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthcheck", func(w http.ResponseWriter, _ *http.Request) {
@@ -32,7 +32,7 @@ func httpHandler(c Config, p Parts) http.Handler {
 	return mux
 }
 
-// guardJSON refuses what browsers send: a web page could otherwise reach a port that only its reader's network reaches.
+// guardJSON refuses requests from browsers: a web page could otherwise reach a port that only its reader's network can.
 func guardJSON(c Config, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// socketMode lets all users connect, as a port does: the Envoy beside weir mostly runs as another one.
+// socketMode lets all users connect, as with a TCP port: Envoy usually runs as another user.
 const socketMode = 0o666
 
-// listen opens host:port, for other processes too if shared, or unix:/path of a socket, which its close removes.
+// listen opens host:port, also for other processes if shared, or unix:/path, a socket that Close removes.
 func listen(address string, shared bool) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
@@ -38,7 +38,7 @@ func listen(address string, shared bool) (net.Listener, error) {
 	return lis, nil
 }
 
-// removeStaleSocket removes the socket of a process that was killed. Whatever else is there stays, and is an error.
+// removeStaleSocket removes the socket of a killed process. Any other file is left alone, and is an error.
 func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {

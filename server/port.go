@@ -10,16 +10,16 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// httpConnections are those that each HTTP port may have: for probes, scrapers, people and clients of /json.
+// httpConnections are the connections that each HTTP port may have: for probes, scrapers, people and clients of /json.
 var httpConnections = connlimit.Limits{Total: 512, PerClient: 128}
 
-// Port is an HTTP port: one of a [Server], or an operator's without a server that limits beside it.
+// Port is an HTTP port: one of a [Server], or a port of its own, as of weir history serve.
 type Port struct {
 	listener *connlimit.Listener
 	http     *http.Server
 }
 
-// OpenPort opens host:port for a handler. Errors and the log call it by its name.
+// OpenPort opens host:port for a handler. Errors and log lines have the name.
 func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, error) {
 	listener, err := listen(address, false)
 	if err != nil {
@@ -34,10 +34,10 @@ func newPort(l *connlimit.Listener, log *slog.Logger, h http.Handler) *Port {
 		ErrorLog: slog.NewLogLogger(log.With("port", l.Port).Handler(), slog.LevelError)}}
 }
 
-// Address returns where it listens.
+// Address returns the address that the port listens on.
 func (p *Port) Address() string { return p.listener.Addr().String() }
 
-// Run serves until ctx ends, and then lets what is being answered finish for so long.
+// Run serves until ctx ends, and then lets open requests finish for at most drain.
 func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
 	go func() { failed <- p.serve() }()
@@ -53,7 +53,7 @@ func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 
 func (p *Port) serve() error { return p.http.Serve(p.listener) }
 
-// shutDown lets what is being answered finish until ctx ends, and cuts off what is open then.
+// shutDown lets open requests finish until ctx ends, then closes their connections.
 func (p *Port) shutDown(ctx context.Context) error {
 	if p.http.Shutdown(ctx) != nil {
 		return p.http.Close()

@@ -13,15 +13,15 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// recovery turns a panic in a handler into an error of that one call. No handler is known to panic.
+// recovery turns a panic in a handler into an error of its call. No handler is known to panic.
 type recovery struct {
 	log      *slog.Logger
 	panicked func()
-	trace    Tracer // which is told of errors; nil for nobody
+	trace    Tracer // ends the spans of calls; may be nil
 }
 
 func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
-	if r.trace != nil { // no interceptor of its own: gRPC would allocate for each call
+	if r.trace != nil { // here, because gRPC would allocate for a second interceptor
 		defer func() { r.trace.End(ctx, err) }()
 	}
 	defer r.toError(info.FullMethod, &err)
@@ -33,17 +33,17 @@ func (r recovery) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerIn
 	return handle(srv, s)
 }
 
-// toError makes a panic the error of its call.
+// toError recovers from a panic and makes it the call's error.
 func (r recovery) toError(method string, err *error) {
 	if p := recover(); p != nil {
 		r.panicked()
-		r.log.Error("panic while answering a call; please report it", "method", method, "panic", p, "stack", string(debug.Stack()))
+		r.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()), "remedy", "please report it")
 		*err = status.Error(codes.Internal, "internal error")
 	}
 }
 
-// boundHeaders refuses calls with more than maxHeaders headers, before they hold anything: each takes 250 bytes, and one
-// byte of a client's. The spans of the others begin.
+// boundHeaders refuses calls with more than maxHeaders headers before any memory is held: a header costs 250 bytes
+// here, and one byte to send. It begins the spans of the other calls.
 func boundHeaders(trace Tracer) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		n := 0
@@ -60,8 +60,8 @@ func boundHeaders(trace Tracer) tap.ServerInHandle {
 	}
 }
 
-// maxReflections is how many reflection streams may begin in a second: what they answer is 100 KB until it is read, which
-// nobody tells.
+// maxReflections is how many reflection streams may begin in a second: an answer holds 100 KB until it is read, and
+// nothing tells when.
 const maxReflections = 16
 
 // boundReflection refuses reflection streams beyond maxReflections.
@@ -81,7 +81,7 @@ func boundReflection() grpc.StreamServerInterceptor {
 	}
 }
 
-// endStreamsWith ends streams when ctx ends, health watches too, so that a graceful stop does not wait for their clients.
+// endStreamsWith ends all streams, health watches too, when ctx ends, so that a graceful stop does not wait for clients.
 func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(s.Context())
@@ -97,5 +97,5 @@ type boundStream struct {
 	ctx context.Context
 }
 
-// Context returns the stream's context, which ends with the server as well.
+// Context returns the stream's context, which also ends with the server.
 func (s boundStream) Context() context.Context { return s.ctx }

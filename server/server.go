@@ -1,4 +1,4 @@
-// Package server opens, serves, drains and closes weir's ports: gRPC, HTTP and the operator's.
+// Package server opens, serves, drains and closes weir's ports: gRPC, HTTP and admin.
 package server
 
 import (
@@ -25,18 +25,18 @@ import (
 	"github.com/weirproxy/weir/server/rls"
 )
 
-// streamWorkers is how many goroutines answer calls. They keep the stacks that they have grown; a call beyond their
-// number gets a goroutine of its own, which has to grow its stack first: a fifth of a call's CPU.
+// streamWorkers is how many goroutines answer calls and keep their grown stacks. Further calls get a new goroutine,
+// which must grow its stack first: a fifth of a call's CPU.
 const streamWorkers = 64
 
-// handshakeTimeout bounds how long a client takes to say that it speaks HTTP/2, and the header of an HTTP request. An
-// Envoy beside weir takes milliseconds; one that stalls holds a socket and the buffers of a connection.
+// handshakeTimeout bounds the TLS and HTTP/2 handshake of a client, and reading the header of an HTTP request. Envoy
+// takes milliseconds; a client that stalls holds a socket and the buffers of a connection.
 const handshakeTimeout = 5 * time.Second
 
-// What a connection of the gRPC port may hold: so many calls in flight, each with so many bytes of headers (as HTTP/2
-// counts them) and of its message before weir reads it. They were chosen by the attacks of cmd/weir/faults; an Envoy with
-// more calls in flight opens another connection. Envoy's tracers and its initial_metadata hand on what callers send, 60 KiB
-// of headers, but no great number of them. A window that grew with the load would be 16 MB.
+// Bounds of a connection to the gRPC port: calls in flight, and for each bytes of headers (as HTTP/2 counts them) and
+// of its message before weir reads it. cmd/weir/faults has the attacks that they withstand; an Envoy with more calls
+// in flight opens another connection. Envoy's tracers and initial_metadata pass on the caller's headers, up to 60 KiB,
+// but few of them. A window that grew with the load could be 16 MB.
 const (
 	maxStreams    = 24
 	maxHeaderList = 96 << 10
@@ -44,11 +44,11 @@ const (
 	connWindow    = 1 << 20
 	maxHeaders    = 128
 
-	// readSize is how many bytes of a connection are read before it is another's turn.
+	// readSize is how many bytes are read from a connection before other connections get their turn.
 	readSize = 16 << 10
 )
 
-// keepalivePause is how long an idle client may say nothing before it is asked whether it is there.
+// keepalivePause is how long a client may be idle before it is pinged.
 const keepalivePause = 2 * time.Minute
 
 // Config says where to listen and how to end.
@@ -57,24 +57,24 @@ type Config struct {
 
 	TLS         *tls.Config      // of the gRPC port; nil serves plaintext
 	Connections connlimit.Limits // of the gRPC port
-	ReusePort   bool             // let other processes of the same user open the same TCP ports, where the system can
+	ReusePort   bool             // also other processes of the same user may open the TCP ports, where the system allows that
 
-	// DrainDelay is how long the server goes on as before after it has said that it wants no more traffic: the time
-	// that clients and load balancers need to hear of it.
+	// DrainDelay is how long the server keeps serving after it reports that it is not ready: the time that clients and
+	// load balancers need to notice.
 	DrainDelay time.Duration
-	// DrainTimeout bounds the graceful stop that follows. Calls still open are then cut off.
+	// DrainTimeout bounds the graceful stop that follows. Calls that are open then are cancelled.
 	DrainTimeout time.Duration
 
-	// MaxConnectionAge and its grace bound the life of a gRPC connection, so that clients spread over new replicas.
+	// MaxConnectionAge and MaxConnectionAgeGrace bound the life of a gRPC connection, so that clients spread over new replicas.
 	MaxConnectionAge, MaxConnectionAgeGrace time.Duration
 
 	Profiles           bool // serve /debug/pprof/ on the admin port
 	AdminLikeRatelimit bool // see admin.Parts.LikeRatelimit
 
-	NoJSON      string // why /json is not served, a sentence; "" serves it
-	AnyJSONType bool   // take requests on /json whatever their Content-Type says
+	NoJSON      string // a sentence that says why /json is not served; "" serves it
+	AnyJSONType bool   // accept any Content-Type on /json
 
-	StartLevel slog.Level // of the line that says where it listens
+	StartLevel slog.Level // of the log line "listening"
 }
 
 // Parts are what the server serves.
@@ -82,21 +82,21 @@ type Parts struct {
 	Service  *rls.Service
 	Quotas   *rlqs.Service // nil serves none
 	Health   *Health
-	Admin    admin.Parts              // of the admin port; Listen fills in what Health and the Config say
-	Panicked func()                   // called for each panic that was caught
-	Checked  func(took time.Duration) // called for each gRPC health check; nil for nobody
+	Admin    admin.Parts              // Listen sets what Health and the Config decide
+	Panicked func()                   // called for each recovered panic
+	Checked  func(took time.Duration) // called for each gRPC health check; may be nil
 	Trace    Tracer                   // nil for none
 	Log      *slog.Logger
 }
 
 // Tracer makes the spans of requests.
 type Tracer interface {
-	HTTP(http.Handler) http.Handler                            // makes those of requests to /json
-	Begin(ctx context.Context, call *tap.Info) context.Context // is called for each call of the gRPC port
-	End(ctx context.Context, err error)                        // is called with what Begin returned, if the call has one answer
+	HTTP(http.Handler) http.Handler                            // adds spans to requests to /json
+	Begin(ctx context.Context, call *tap.Info) context.Context // called at the begin of each gRPC call
+	End(ctx context.Context, err error)                        // called at the end of each unary call, with the context from Begin
 }
 
-// Server is the three ports and what answers on them.
+// Server has the three ports and their handlers.
 type Server struct {
 	config      Config
 	parts       Parts
@@ -106,7 +106,7 @@ type Server struct {
 	endStreams  context.CancelFunc
 }
 
-// Listen opens all ports, so that a wrong address is known before anything runs.
+// Listen opens all ports, so that a wrong address fails before anything runs.
 func Listen(c Config, p Parts) (*Server, error) {
 	s := &Server{config: c, parts: p}
 	var listeners []*connlimit.Listener
@@ -164,17 +164,17 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if p.Quotas != nil {
 		p.Quotas.Register(g)
 	}
-	healthpb.RegisterHealthServer(g, checks{p.Health.grpc, p.Checked})
+	healthpb.RegisterHealthServer(g, healthServer{p.Health.grpc, p.Checked})
 	reflection.Register(g)
 	return g
 }
 
-// Listeners returns those of the ports: gRPC, HTTP and the operator's.
+// Listeners returns the listeners of the ports: gRPC, HTTP and admin.
 func (s *Server) Listeners() []*connlimit.Listener {
 	return []*connlimit.Listener{s.listener, s.http.listener, s.admin.listener}
 }
 
-// Run serves until ctx ends, then drains; the end of kill cuts the drain short. If a listener fails it ends at once.
+// Run serves until ctx ends, then drains; kill ends the drain early. It returns at once if a listener fails.
 func (s *Server) Run(ctx, kill context.Context) error {
 	failed := make(chan error, 3)
 	go func() { failed <- s.grpc.Serve(s.listener) }()
@@ -191,7 +191,7 @@ func (s *Server) Run(ctx, kill context.Context) error {
 	return s.drain(kill)
 }
 
-// drain ends the server in order: say so, wait until it is heard, let what runs finish, close.
+// drain ends the server: it reports not ready, waits until clients have noticed, lets open calls finish, and closes.
 func (s *Server) drain(kill context.Context) error {
 	s.parts.Health.Drain()
 	s.parts.Log.Info("draining", "delay", s.config.DrainDelay.String(), "timeout", s.config.DrainTimeout.String())
@@ -212,7 +212,7 @@ func (s *Server) drain(kill context.Context) error {
 	select {
 	case <-stopped:
 	case <-bound.Done():
-		s.parts.Log.Warn("calls that are still open are cut off", "reason", context.Cause(bound))
+		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(bound))
 		s.grpc.Stop()
 		<-stopped
 	}

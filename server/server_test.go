@@ -83,7 +83,7 @@ func start(t testing.TB, s setup) *running {
 	var err error
 	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }),
 		Quotas: r.quotas, Health: r.health,
-		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Guard: &admin.Guard{}}, Panicked: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
+		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Access: &admin.Access{}}, Panicked: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

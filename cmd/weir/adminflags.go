@@ -14,14 +14,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// portFlags are those of the commands that ask the admin port of a running weir.
+// portFlags are the flags of commands that request the admin port of a running weir.
 type portFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=" set:"timeout=5s"`
 	JSON           bool `name:"json" help:"Print the answer as JSON."`
 }
 
-// ask sends a request, prints the answer and returns it. View writes it for people.
+// ask sends a request, prints the answer and returns it. view formats it for people.
 func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, path string, query url.Values,
 	view func(*A) string) (*A, error) {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
@@ -41,7 +41,7 @@ func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, 
 	return answer, err
 }
 
-// checkDescriptor returns an error, which names the flag, unless a text is one descriptor.
+// checkDescriptor returns an error, which names the flag, unless text is one descriptor.
 func checkDescriptor(text string) error {
 	if all := descriptors.SplitRequest(text); len(all) > 1 {
 		return fmt.Errorf("--descriptor: %q has %d descriptors, joined by +: ask for one of them", text, len(all))
@@ -52,5 +52,5 @@ func checkDescriptor(text string) error {
 	return nil
 }
 
-// readable returns a path as people read it, for a terminal.
+// readable returns the readable form of a path, escaped for a terminal.
 func readable(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }

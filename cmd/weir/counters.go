@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// countersCommand looks at what a weir has counted for one descriptor, and changes it, over its admin port.
+// countersCommand shows and changes what a weir has counted for one descriptor, over its admin port.
 type countersCommand struct {
 	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
 	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
@@ -38,7 +38,7 @@ counted that could be given back or forgotten; 2 for an error.
 oldest first. A sliding_log and a token_bucket have none.`
 }
 
-// countersTarget is what get, reset and grant have in common.
+// countersTarget has the flags of get, reset and grant.
 type countersTarget struct {
 	Domain     string `required:"" placeholder:"NAME" help:"The domain that the rules stand in."`
 	Descriptor string `required:"" placeholder:"K=V,K=V" help:"The descriptor, as in weir call."`
@@ -72,7 +72,7 @@ func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 	return c.run(ctx, out, http.MethodPost, "/grant", url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}})
 }
 
-// run asks and shows the answer. Its error is terminal.No if there was nothing to change.
+// run sends a request and prints the answer. Its error is terminal.No if there was nothing to change.
 func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
 	if err := checkDescriptor(c.Descriptor); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 }
 
 const (
-	maxBucketRows = 60 // of a level, the newest
-	barWidth      = 30 // of the longest, in columns
+	maxBucketRows = 60 // of a level: the newest
+	barWidth      = 30 // columns of the longest bar
 )
 
 // countersView shows counters to people:
@@ -102,8 +102,7 @@ const (
 //	        12:00:33  4  ██████████
 //	  1m    2026-11-21 12:00  7  ██████████
 //
-// A sliding log and a token bucket list nothing. What a change did comes first, and the buckets, which were not asked for,
-// are left out.
+// A sliding log and a token bucket have no buckets. After a change its result comes first, and buckets are omitted.
 type countersView struct {
 	answer admin.CountersAnswer
 	zone   *time.Location
@@ -193,5 +192,5 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 }
 
-// layouts are how the begin of a bucket is written, by its width. Those of a second or less seldom outlive the day.
+// layouts are the time layouts of a bucket's begin, by width. Buckets of a second or less seldom outlive the day.
 var layouts = map[string]string{"50ms": "15:04:05.00", "1s": "15:04:05"}

@@ -36,7 +36,7 @@ descriptors:
 `
 
 // countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
-func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
+func countersPort(t *testing.T, g *admin.Access) *httptest.Server {
 	t.Helper()
 	config, now := fixture.Config(t, goodShop), time.Date(2026, 11, 21, 12, 0, 12, 0, time.UTC)
 	store := fixture.Memory(t, func() time.Time { return now })
@@ -56,7 +56,7 @@ func countersPort(t *testing.T, g *admin.Guard) *httptest.Server {
 	s := httptest.NewServer(admin.Handler(admin.Parts{
 		Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		Counters: &admin.Counters{Rules: limiter, Counter: store, Store: store, Log: slog.New(slog.DiscardHandler)},
-		Guard:    g,
+		Access:   g,
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -77,7 +77,7 @@ func utc(w io.Writer) terminal.Output { return terminal.Output{Out: w, Zone: tim
 
 // A grant to a mistyped user does nothing, and says so, by the exit code and as JSON.
 func TestCountersShowsKeysAndReportsChanges(t *testing.T) {
-	ann := annsCounters(countersPort(t, &admin.Guard{Host: "127.0.0.1"}))
+	ann := annsCounters(countersPort(t, &admin.Access{Host: "127.0.0.1"}))
 	anne, asJSON, anneAsJSON := ann, ann, ann
 	anne.Descriptor, anneAsJSON.Descriptor = "user=anne", "user=anne"
 	asJSON.JSON, anneAsJSON.JSON = true, true
@@ -134,7 +134,7 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 	if err := os.WriteFile(token, []byte("a secret of weir\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	open, guarded := countersPort(t, &admin.Guard{}), countersPort(t, &admin.Guard{TokenFile: token})
+	open, guarded := countersPort(t, &admin.Access{}), countersPort(t, &admin.Access{TokenFile: token})
 	gone := process.Addr(t) // where nobody listens
 	for _, c := range []struct {
 		promise string

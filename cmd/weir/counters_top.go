@@ -16,7 +16,7 @@ import (
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// countersTop asks a running weir who takes the most.
+// countersTop lists the keys with the most hits.
 type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
@@ -59,7 +59,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	})
 }
 
-// topView shows who took the most to people:
+// topView formats a ranking for people:
 //
 //	shop   this weir alone, the 42s since 12:00:00, most hits first
 //
@@ -70,7 +70,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 //	Counts of hits may be up to 7 too low, and a key that is not listed had 7 at most.
 type topView struct {
 	answer *admin.TopAnswer
-	weirs  int // that answered
+	weirs  int // how many answered
 	zone   *time.Location
 	paint  terminal.Paint
 }
@@ -107,7 +107,7 @@ func (v *topView) table(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	now := v.answer.Missing != nil
 	third := v.answer.By
-	if third == "hits" || third == "over" || new(admin.TopRow).By(third) == nil { // it is of a later version
+	if third == "hits" || third == "over" || new(admin.TopRow).By(third) == nil { // a later version's ranking
 		third = "near"
 	}
 	columns := []string{"hits", "over", third}
@@ -141,7 +141,7 @@ func (v *topView) table(b *strings.Builder) {
 	_ = table.Flush() // a builder takes everything
 }
 
-// bound says what is not in the table, and how exact it is.
+// bound says how exact the table is, and what it omits.
 func (v *topView) bound() string {
 	a := v.answer
 	text := ""

@@ -54,7 +54,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	now := time.Now()
 	query := url.Values{"n": {strconv.Itoa(int(c.N))}, "domain": {c.Domain}, "path": {c.Path},
 		"from": {c.From.In(out.Zone, now)}, "to": {c.To.After(c.From, out.Zone, now)}}
-	if c.Descriptor != nil { // an empty one, as of a variable that is not set, does not mean all
+	if c.Descriptor != nil { // an empty one, as from an unset shell variable, must not mean all
 		if err := checkDescriptor(*c.Descriptor); err != nil {
 			if near := c.nearest(ctx); near != "" {
 				err = fmt.Errorf("%w. %s", err, near)
@@ -72,7 +72,7 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 	})
 }
 
-// nearest says which descriptor that was denied of late is most like the one asked for, if it may be known.
+// nearest returns a sentence with the recently denied descriptor most similar to the requested one, if values may be read.
 func (c *denialsCommand) nearest(ctx context.Context) string {
 	if c.Descriptor == nil {
 		return ""
@@ -81,7 +81,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	query := url.Values{"domain": {c.Domain}, "path": {c.Path}, "from": {"-1d"}, "n": {"1000"}, "values": {"true"}}
 	flags := c.portFlags
 	flags.JSON = false
-	// Whoever does not answer, or may not be asked for values, has none to name.
+	// Weirs that do not answer, or refuse values, contribute none.
 	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ weirs) string {
 		adding.Lock()
 		defer adding.Unlock()
@@ -146,15 +146,15 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 	return text.String() + since + whose
 }
 
-// describeAsked says how many weirs were asked, and whose denials are missing.
+// describeAsked says how many weirs were asked, and which did not answer.
 func describeAsked(of weirs) string {
-	if len(of.silent) == 0 {
+	if len(of.unreachable) == 0 {
 		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
 	}
-	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.silent, ", ")))
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.unreachable, ", ")))
 }
 
-// writeRows writes a table, whose first line is a title and, if values are to be shown, below each row its descriptor.
+// writeRows writes a table with a title line and, with values, the descriptor below each row.
 func writeRows(b *strings.Builder, table string, values bool, descriptor func(row int) string) {
 	for i, line := range strings.Split(strings.TrimSuffix(table, "\n"), "\n") {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
@@ -164,8 +164,8 @@ func writeRows(b *strings.Builder, table string, values bool, descriptor func(ro
 	}
 }
 
-// hint says where the denials from before the start of the weir are, unless they were asked for; of a descriptor it names
-// one like it.
+// hint says how to list denials from before the start of the weir or, if recent ones were requested, names a similar
+// descriptor.
 func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) string {
 	if a.RecentAnswer != nil {
 		if near := c.nearest(ctx); near != "" {
@@ -176,7 +176,7 @@ func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) strin
 	return "weir denials --from -1d lists those of the last day, with a history in Redis from before this start, too,\n"
 }
 
-// describeNothing names the time in which nothing was denied, as far as denials are kept.
+// describeNothing says when nothing was denied, as far as denials are kept.
 func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
 	what := "Nothing was denied"
 	if c.Domain+c.Path != "" || c.Descriptor != nil {
@@ -193,7 +193,7 @@ func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float
 	return fmt.Sprintf("%s here from %s to %s.", what, show(a.From), show(a.To))
 }
 
-// deciders are who decided, in plain words.
+// deciders explain DenialAnswer.DecidedBy in plain words.
 var deciders = map[string]string{
 	"store":      "the store's count",
 	"deny_cache": "the deny cache: the store had just denied the key",
@@ -204,7 +204,7 @@ var deciders = map[string]string{
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
-// overText counts the hits that were over the limit; where requests count none, or many, the requests too.
+// overText formats the hits over the limit; and the requests, if their number differs.
 func overText(d *admin.DenialAnswer) string {
 	hits := terminal.Thousands(d.OverHits)
 	if d.OverHits == d.OverRequests {
@@ -224,7 +224,7 @@ func retryText(d *admin.DenialAnswer) string {
 	return terminal.Span(*d.RetrySeconds)
 }
 
-// remarks names what is unusual about the last denial.
+// remarks lists what is unusual about the last denial.
 func remarks(d *admin.DenialAnswer) string {
 	var all []string
 	remark := func(is bool, text string) {
@@ -243,5 +243,5 @@ func remarks(d *admin.DenialAnswer) string {
 	return strings.Join(all, ", ")
 }
 
-// span writes a number of seconds, never a negative one.
+// span formats a number of seconds; negative ones as 0.
 func span(seconds float64) string { return terminal.Span(int64(max(0, seconds))) }

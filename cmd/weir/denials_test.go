@@ -42,7 +42,7 @@ func newDeniedWorld(t *testing.T) *deniedWorld {
 	w.port = httptest.NewServer(admin.Handler(admin.Parts{
 		Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
 		Denials: &admin.Denials{Recorder: recorder, Rules: inForce{config}, Since: denialNoon.Add(-47 * time.Minute),
-			Now: func() time.Time { return denialNoon }}, Guard: &admin.Guard{},
+			Now: func() time.Time { return denialNoon }}, Access: &admin.Access{},
 	}))
 	t.Cleanup(w.port.Close)
 	return w
@@ -54,7 +54,7 @@ func (f inForce) Config() *descriptors.Config { return f.config }
 
 func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, by backend.Source, d ...descriptors.Entry) {
 	rule := w.config.Match("shop", d).Rule
-	w.table.Note(w.config.Place("shop", rule), shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
+	w.table.Record(w.config.Place("shop", rule), shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
 }
 
 // run asks the port and returns what is printed.

@@ -23,10 +23,10 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// rows is how many rows a command lists.
+// rows is the flag that says how many rows a command lists.
 type rows int
 
-// Validate refuses what an admin port refuses, however many are asked.
+// Validate refuses what an admin port would refuse.
 func (n rows) Validate() error {
 	if n < 1 || n > 1000 {
 		return fmt.Errorf("%d is not from 1 to 1000", n)
@@ -34,23 +34,23 @@ func (n rows) Validate() error {
 	return nil
 }
 
-// weirs are those that an answer is of: how many were asked, and which of them did not answer.
+// weirs says how many weirs were asked, and which did not answer.
 type weirs struct {
-	asked  int
-	silent []string // their addresses
+	asked       int
+	unreachable []string // their addresses
 }
 
 // answered returns how many answered.
-func (w weirs) answered() int { return w.asked - len(w.silent) }
+func (w weirs) answered() int { return w.asked - len(w.unreachable) }
 
-// askEach asks all weirs that --admin names, at the same time, and prints what merge makes of the answers of several: for
-// people, view of it. Its error names those that do not answer, after the answers of the others.
+// askEach asks all weirs that --admin names, concurrently, and prints the merged answer, formatted by view for people.
+// With a nil merge it prints each answer. Its error names the weirs that did not answer; the answers of the others are printed.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
 	merge func([]*A) (*A, error), view func(a *A, of weirs) string) error {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
 	ports := f.Each(ctx, net.DefaultResolver.LookupNetIP)
 	if len(ports) > 1 && merge != nil {
-		query.Set("n", "1000") // the most: what is first of all may be late in each list
+		query.Set("n", "1000") // the most that a port allows: the first of all may be late in each list
 	}
 	answers, errs := make([]*A, len(ports)), make([]error, len(ports))
 	bodies := make([]bytes.Buffer, len(ports)) // as each would be printed alone
@@ -67,7 +67,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	of := weirs{asked: len(ports)}
 	for i, a := range answers {
 		if a == nil {
-			of.silent = append(of.silent, ports[i].Address)
+			of.unreachable = append(of.unreachable, ports[i].Address)
 		}
 	}
 	answered := slices.DeleteFunc(slices.Clone(answers), func(a *A) bool { return a == nil })
@@ -90,7 +90,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	return errors.Join(append(errs, err)...)
 }
 
-// printApart prints each answer below the addresses that it came from; as JSON, one in a line.
+// printApart prints each distinct answer below the addresses that gave it; as JSON, one per line.
 func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) (err error) {
 	from := make(map[string][]string)
 	for i := range ports {
@@ -111,8 +111,8 @@ func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buf
 	return err
 }
 
-// mergeDenials returns the denials of several weirs, up to n, a row of each weir. What a weir had stored before others began they
-// may all list: it is there once.
+// mergeDenials merges the denials of several weirs, up to n. Denials that a weir stored before the others began may be
+// in all answers: they are listed once.
 func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, error) {
 	all := answers[0]
 	names := make(map[string]bool)
@@ -135,7 +135,7 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, 
 				line := admin.DenialAnswer{First: math.Floor(d.First / 60), Weir: d.Weir, Domain: d.Domain, Path: d.Path, Limit: d.Limit, Name: d.Name,
 					Shadow: d.Shadow, DecidedBy: strings.Replace(d.DecidedBy, "deny_cache", "store", 1), Descriptor: d.Descriptor}
 				at, known := stored[line]
-				if known && rows[at].OverRequests < d.OverRequests { // it began later
+				if known && rows[at].OverRequests < d.OverRequests { // from a weir that restored it later
 					rows[at] = d
 				}
 				if known || names[d.Weir] {
@@ -160,7 +160,7 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, 
 	return all, nil
 }
 
-// mergeQuota returns the buckets of several weirs, up to n: an Envoy has its stream at one of them.
+// mergeQuota merges the buckets of several weirs, up to n: an Envoy has its stream at one of them.
 func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error) {
 	all := answers[0]
 	for _, a := range answers[1:] {
@@ -172,8 +172,8 @@ func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error)
 	return all, nil
 }
 
-// mergeTop returns who took the most of several weirs, up to n. What they answer of the history is the same.
-// Its error is about a ranking of a later version, which cannot be added up here.
+// mergeTop adds up the rankings of several weirs, up to n. Answers from the history are the same everywhere. Its error
+// is about rankings of a later version, which it cannot add up.
 func mergeTop(answers []*admin.TopAnswer, n int) (*admin.TopAnswer, error) {
 	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
 	for _, a := range answers {
@@ -184,7 +184,7 @@ func mergeTop(answers []*admin.TopAnswer, n int) (*admin.TopAnswer, error) {
 			return nil, fmt.Errorf("weirs rank by %q and %q, which cannot be added up: use a weir of their version, or --by hits", all.By, a.By)
 		}
 		all.From, all.To = min(all.From, a.From), max(all.To, a.To)
-		if missing += *a.Missing; a.Found > len(a.Top) && len(a.Top) > 0 { // a key that is not listed
+		if missing += *a.Missing; a.Found > len(a.Top) && len(a.Top) > 0 { // the most hits of a key that is not listed
 			missing += *a.Top[len(a.Top)-1].By(all.By)
 		}
 		for _, r := range a.Top {

@@ -133,7 +133,7 @@ func TestStoredFleetDenialsAreListedOnce(t *testing.T) {
 }
 
 func TestCountersOfAllWeirsAreShown(t *testing.T) {
-	one, other, empty := countersPort(t, &admin.Guard{Host: "127.0.0.1"}), countersPort(t, &admin.Guard{Host: "127.0.0.1"}), httptest.NewServer(
+	one, other, empty := countersPort(t, &admin.Access{Host: "127.0.0.1"}), countersPort(t, &admin.Access{Host: "127.0.0.1"}), httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).Encode(admin.CountersAnswer{Domain: "shop", Descriptor: "user=ann", Path: "user",
 				Limits: []admin.LimitAnswer{{Limit: "10/minute", Remaining: 10}}})

@@ -9,13 +9,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// helpCommand shows what --help shows, for those who type help first.
+// helpCommand shows --help, for people who type help first.
 type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"The command, as in weir help counters top."`
 }
 
 func (c *helpCommand) Run(parser *kong.Kong) error {
-	_, err := parser.Parse(append(c.Command, "--help")) // which ends the process, unless there is no such command
+	_, err := parser.Parse(append(c.Command, "--help")) // exits, unless there is no such command
 	return err
 }
 
@@ -27,7 +27,7 @@ var (
 	helpLine     = regexp.MustCompile(`(.{1,88})(?:\s+|$)`)
 )
 
-// environmentHelp returns the variables of ENVIRONMENT.md by their groups, as plain text that kong does not fold.
+// environmentHelp returns the variables of ENVIRONMENT.md by group, as plain text that kong does not wrap.
 func environmentHelp() string {
 	var b strings.Builder
 	document, _, _ := strings.Cut(environmentDocument, "\n## In the place of")

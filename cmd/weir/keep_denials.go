@@ -12,10 +12,10 @@ import (
 	"github.com/weirproxy/weir/server/denials"
 )
 
-// lateDenial is how much later than its minute a denial may be noted: its request had to wait for an answer.
+// lateDenial is how long after the end of its minute a denial may be recorded, because its request waited for an answer.
 const lateDenial = 5 * time.Second
 
-// denialKeeper stores the recent denials beside the history in Redis, and reads those of all weirs when it begins.
+// denialKeeper stores recent denials beside the history in Redis, and restores those of all weirs at its start.
 type denialKeeper struct {
 	store    *redishistory.Store
 	recorder *denials.Recorder
@@ -24,18 +24,17 @@ type denialKeeper struct {
 	restored, failed bool
 }
 
-// of sets whose denials are kept.
-func (k *denialKeeper) of(r *denials.Recorder) {
+// setRecorder sets the recorder whose denials are stored. The keeper may be nil.
+func (k *denialKeeper) setRecorder(r *denials.Recorder) {
 	host, _ := os.Hostname()
-	r.Weir = fmt.Sprintf("%s:%d", host, os.Getpid()) // a container's is the first process of its pod
+	r.Weir = fmt.Sprintf("%s:%d", host, os.Getpid()) // in a container the pid is always the same
 	if k != nil {
 		k.recorder = r
 	}
 }
 
-// keep stores what was denied in minutes that ended before a moment. What fails is tried again by the next. It does
-// nothing of nil.
-func (k *denialKeeper) keep(ctx context.Context, before time.Time) {
+// flush stores the denials of minutes that ended before a moment. The next call retries after a failure. The keeper may be nil.
+func (k *denialKeeper) flush(ctx context.Context, before time.Time) {
 	if k == nil || k.recorder == nil {
 		return
 	}
@@ -47,7 +46,7 @@ func (k *denialKeeper) keep(ctx context.Context, before time.Time) {
 		err = k.recorder.Store(before, func(all []denials.Summary) error {
 			lines := make([]redishistory.Denial, len(all))
 			for i := range all {
-				text, _ := json.Marshal(&all[i]) // of texts, numbers and times
+				text, _ := json.Marshal(&all[i]) // strings, numbers and times always encode
 				lines[i] = redishistory.Denial{At: all[i].Last.At, Text: string(text)}
 			}
 			return k.store.StoreDenials(bounded, lines, now)
@@ -57,12 +56,12 @@ func (k *denialKeeper) keep(ctx context.Context, before time.Time) {
 		return // the process ends
 	}
 	if err != nil && !k.failed {
-		k.log.Warn("recent denials cannot be kept beside the history; it is tried again", "error", err)
+		k.log.Warn("storing recent denials failed; the next minute tries again", "error", err)
 	}
 	k.failed = err != nil
 }
 
-// restore reads, once, what weirs have stored.
+// restore restores the denials that all weirs have stored, once.
 func (k *denialKeeper) restore(ctx context.Context, now time.Time) error {
 	if k.restored {
 		return nil

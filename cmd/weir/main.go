@@ -15,7 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	completion "github.com/jotaen/kong-completion"
-	_ "golang.org/x/crypto/x509roots/fallback" // images without certificate authorities can verify a public one too
+	_ "golang.org/x/crypto/x509roots/fallback" // to verify public certificates in images without certificate authorities
 
 	"github.com/weirproxy/weir/cmd/weir/callcmd"
 	"github.com/weirproxy/weir/cmd/weir/checkcmd"
@@ -28,7 +28,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// version is set by the linker; builds without it show what the Go tool knows.
+// version is set by the linker; otherwise the version is that of the Go build info.
 var version string
 
 type commands struct {
@@ -91,8 +91,8 @@ func runCommand(args []string, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
-	completion.Register(parser) // answers a shell that asks, and ends the process
-	if len(args) == 0 {         // a container without a command must not look as if it had done its work
+	completion.Register(parser) // answers a shell's request for completions, and exits
+	if len(args) == 0 {         // a container without a command must not look successful
 		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.Failed)) }
 	}
 	k, err := parser.Parse(args)
@@ -106,12 +106,12 @@ func runCommand(args []string, out terminal.Output) error {
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
 	if verb, _, _ := strings.Cut(k.Command(), " "); verb == "call" || verb == "simulate" {
-		context.AfterFunc(ctx, stop) // a second Ctrl-C ends a call that does not end by itself, or one that waits for input
+		context.AfterFunc(ctx, stop) // a second Ctrl-C kills a process that ignores ctx or waits for input
 	}
 	return k.Run(parser)
 }
 
-// givenTwice returns an error for a flag that is given twice and takes one value: else the last would hold.
+// givenTwice returns an error for a flag of one value that is given twice: the first value would be ignored.
 func givenTwice(k *kong.Context) error {
 	seen := make(map[*kong.Flag]bool)
 	for _, p := range k.Path {
@@ -123,7 +123,7 @@ func givenTwice(k *kong.Context) error {
 	return nil
 }
 
-// finish prints an error on one line, unless the user has been told, and returns the exit code for it.
+// finish prints an error on one line, unless it is printed already, and returns its exit code.
 func finish(err error) int {
 	code, reported := terminal.ExitCode(err)
 	if !reported {
@@ -156,7 +156,7 @@ func (versionCommand) Run(out terminal.Output) error {
 	return err
 }
 
-// buildVersion returns the version of this binary, as well as it is known.
+// buildVersion returns the version of this binary, as far as it is known.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -167,7 +167,7 @@ func buildVersion() string {
 	return "unknown"
 }
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM or, unless it is excepted, SIGHUP.
+// untilSignal returns a context that ends at the first SIGINT, SIGTERM or, unless excepted, SIGHUP.
 func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !exceptHangup {
@@ -176,8 +176,8 @@ func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), signals...)
 }
 
-// commandContext returns a command's context, by kong's name. SIGHUP ends neither servers, which reload, nor what nohup
-// started. A check has nothing to end, and may wait for input: signals end its process.
+// commandContext returns the context of a command, by kong's name. SIGHUP does not end servers, which reload, nor
+// commands started by nohup. A check has nothing to clean up, and may wait for input: signals kill it.
 func commandContext(command string) (context.Context, context.CancelFunc) {
 	serves := command == "serve" || command == "history serve"
 	if verb, _, _ := strings.Cut(command, " "); verb == "check" {
@@ -186,7 +186,7 @@ func commandContext(command string) (context.Context, context.CancelFunc) {
 	return untilSignal(serves || signal.Ignored(syscall.SIGHUP))
 }
 
-// secondSignal ends when a signal comes after the one that ended ctx: the user wants out now.
+// secondSignal ends at a signal after the one that ended ctx: the user wants to exit now.
 func secondSignal(ctx context.Context, exceptHangup bool) context.Context {
 	second, end := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openMemcached opens the memcached that the variables name, behind a guard.
+// openMemcached opens the memcached of the settings, behind a guard.
 func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	c, err := set.MemcachedConfig(log)
 	if err != nil {
@@ -18,8 +18,8 @@ func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.
 	}
 	c.Trace = trace
 	store := memcached.Open(c)
-	showTotals(metrics, nil, store.Stats, memcachedTotals)
-	showServers(store, "weir_memcached_servers", nil, metrics)
+	registerTotals(metrics, nil, store.Stats, memcachedTotals)
+	registerServers(store, "weir_memcached_servers", nil, metrics)
 	return guarded(store, "memcached", nil, set, metrics, log), nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openQuotas makes the service of Envoys that limit by themselves, and lets it be measured.
+// openQuotas makes the service for Envoys with RLQS, and registers its metrics.
 func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, metrics *stats.Metrics, log *slog.Logger) *rlqs.Service {
 	o := rlqs.Options{TTL: set.Quotas.TTL, MaxStreams: set.Quotas.MaxStreams, MaxBuckets: set.Quotas.MaxBuckets,
 		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
@@ -27,7 +27,7 @@ func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, met
 	metrics.Gauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
 	metrics.Gauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
 	metrics.Gauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil, quotas.Assigned)
-	showTotals(metrics, nil, quotas.Totals, quotaTotals)
+	registerTotals(metrics, nil, quotas.Totals, quotaTotals)
 	for bound := range quotas.Totals().Refused {
 		metrics.Counter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
 			map[string]string{"bound": bound}, func() float64 { return float64(quotas.Totals().Refused[bound]) })
@@ -43,7 +43,7 @@ var quotaTotals = []total[rlqs.Totals]{
 	{"weir_quota_abandoned_total", "Buckets that Envoys were told to forget, as they had no request.", func(t rlqs.Totals) uint64 { return t.Abandoned }},
 }
 
-// quotaCommand shows what Envoys demand and get that limit by themselves.
+// quotaCommand shows the demands and shares of Envoys with RLQS.
 type quotaCommand struct {
 	Domain string `placeholder:"NAME" help:"Only buckets of this domain."`
 	Values bool   `help:"Show the descriptor of each bucket. Its values may be personal."`

@@ -14,10 +14,10 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openRedis opens the Redis that the variables name, one, or one more for limits per second, behind a guard.
+// openRedis opens the Redis of the settings, or both, with the one for limits per second, behind a guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	servers := metrics.Redis()
-	main, mainPool, err := openOne(set, &set.Redis, "main", metrics, servers, trace, log)
+	main, mainPool, err := openOneRedis(set, &set.Redis, "main", metrics, servers, trace, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
@@ -25,7 +25,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 	store := main
 	if set.BothRedis.UsePerSecond {
 		log = log.With("redis", "REDIS_PERSECOND")
-		perSecond, pool, err := openOne(set, &set.PerSecond, "per_second", metrics, servers, trace, log)
+		perSecond, pool, err := openOneRedis(set, &set.PerSecond, "per_second", metrics, servers, trace, log)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("opening the second counters (REDIS_PERSECOND_URL): %w", err), main.Close())
 		}
@@ -43,8 +43,8 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 	return counters, nil
 }
 
-// openOne opens one Redis, in the keys that KEY_FORMAT says, and lets it be measured under a name.
-func openOne(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
+// openOneRedis opens one Redis, with the keys of KEY_FORMAT, and registers its metrics under a name.
+func openOneRedis(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
 	trace outbound.Trace, log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
 	c, err := set.RedisConfig(variables, log)
 	if err != nil {
@@ -63,17 +63,17 @@ func openOne(set *config.Settings, variables *config.Redis, name string, metrics
 	if err != nil {
 		return nil, nil, err
 	}
-	servers.Watch(name, func(yield func(server string, away, foreign bool)) {
+	servers.AddServers(name, func(yield func(server string, away, foreign bool)) {
 		for _, s := range store.Stats().Servers {
 			yield(s.Name, s.Away, s.Foreign != "")
 		}
 	})
-	showTotals(metrics, map[string]string{"redis": name}, store.Stats, pipelineTotals)
-	showServers(store, "weir_redis_servers", map[string]string{"redis": name}, metrics)
+	registerTotals(metrics, map[string]string{"redis": name}, store.Stats, pipelineTotals)
+	registerServers(store, "weir_redis_servers", map[string]string{"redis": name}, metrics)
 	return store, c.Connections, nil
 }
 
-// pipelineTotals are about the checks for one of the Redis.
+// pipelineTotals count checks of one Redis.
 var pipelineTotals = []total[pipeline.Stats]{
 	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
 	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},

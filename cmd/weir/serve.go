@@ -31,14 +31,14 @@ at once.
 ` + environmentHelp()
 }
 
-// Run serves until a signal comes, then drains.
+// Run serves until a signal, then drains.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output) error {
 	hangups := wait.NewHangups()
 	set, err := config.Read(config.Process())
 	return serveLogged(&set, err, out, func(log *slog.Logger) error { return c.serve(ctx, &set, hangups, log) })
 }
 
-// serveAsRatelimit serves in the place of envoyproxy/ratelimit, whatever its arguments are.
+// serveAsRatelimit serves as a replacement of envoyproxy/ratelimit. It ignores arguments.
 func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	ctx, stop := untilSignal(false)
 	defer stop()
@@ -49,7 +49,7 @@ func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	})
 }
 
-// serveLogged serves, unless the settings are wrong. Where logs are JSON, so is the line about its error.
+// serveLogged serves, unless the settings are wrong. If logs are JSON, it logs its error as JSON, too.
 func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
 	if err == nil {
@@ -58,13 +58,13 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 	if _, reported := terminal.ExitCode(err); reported || !set.LogsJSON() {
 		return err
 	}
-	log.Error("weir does not serve", "error", err)
+	log.Error("weir cannot start", "error", err)
 	return terminal.Failed
 }
 
 func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
 	config.Process().WarnOfIneffective(log)
-	keepHeadroom(set.GOGC)
+	tuneCollector(set.GOGC)
 	s := &service{set: set, log: log, metrics: stats.New(buildVersion())}
 	kill := secondSignal(ctx, hangups != nil)
 	err := s.open(c.Config)
@@ -78,7 +78,7 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 	return err
 }
 
-// logStart logs how weir counts, and whether it refuses at all.
+// logStart logs the backend, and a warning if nothing is refused.
 func (s *service) logStart(ctx context.Context) {
 	s.log.Log(ctx, s.set.StartLevel, "weir starts", "version", buildVersion(), "backend", s.set.BackendType,
 		"algorithm", s.set.Algorithm.String(), "config", s.source.name)
@@ -87,7 +87,7 @@ func (s *service) logStart(ctx context.Context) {
 	}
 }
 
-// service is weir with all its parts.
+// service has all parts of weir serve.
 type service struct {
 	set     *config.Settings
 	log     *slog.Logger
@@ -99,12 +99,12 @@ type service struct {
 	history    *historyPipeline
 	statistics *statistics
 	limiter    *limit.Limiter
-	quotas     *rlqs.Service // nil if none are served
+	quotas     *rlqs.Service // nil if RLQS is off
 	health     *server.Health
 	server     *server.Server
 }
 
-// open opens the parts, each with those that it needs, and last the ports.
+// open opens the parts in the order of their dependencies, the ports last.
 func (s *service) open(flag string) (err error) {
 	ports := s.set.Server()
 	if ports.TLS, err = s.set.GRPCTLS(s.log); err != nil {
@@ -129,7 +129,7 @@ func (s *service) open(flag string) (err error) {
 	limits := s.set.Limits()
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
-	s.history.denials.of(s.limiter.Denials)
+	s.history.denials.setRecorder(s.limiter.Denials)
 	s.metrics.Limiter(s.limiter)
 	if s.set.Quotas.Enabled {
 		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)
@@ -142,11 +142,11 @@ func (s *service) open(flag string) (err error) {
 	return nil
 }
 
-// parts returns what answers on the ports.
+// parts returns what the ports serve.
 func (s *service) parts() server.Parts {
-	answers, guard := s.set.Answers(), s.set.Guard(s.log)
+	answers, access := s.set.Answers(), s.set.Access(s.log)
 	answers.Log = s.log
-	s.metrics.RefusedTokens(guard.Refused)
+	s.metrics.RefusedTokens(access.Refused)
 	return server.Parts{
 		Service: rls.New(s.limiter, answers, s.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
 		Checked: s.statistics.checked, Trace: s.telemetry.requests(),
@@ -156,19 +156,19 @@ func (s *service) parts() server.Parts {
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Since: time.Now(), Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Guard: guard,
+			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Access: access,
 			Warning: s.store.warning,
 		},
 	}
 }
 
-// observe is told of each request that was answered.
+// observe is called for each answered request.
 func (s *service) observe(a rls.Answered) {
 	s.statistics.observe(a)
 	s.telemetry.observe(a)
 }
 
-// run serves until ctx ends, and then drains; the end of kill cuts that short.
+// run serves until ctx ends, and then drains; kill ends the drain early.
 func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -176,7 +176,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	running.Go(func() { hangups.Follow(ctx, s.source.reload) })
 	running.Go(func() {
 		if err := s.store.await(ctx); err != nil {
-			s.log.Error("weir gives up", "error", err)
+			s.log.Error("weir ends: its store did not answer", "error", err)
 			cancel(terminal.No)
 			return
 		}
@@ -194,12 +194,12 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	running.Go(func() { s.set.DenialLog(s.limiter.Denials, s.log).Run(ctx) })
 	quotas, stopQuotas := context.WithCancel(context.Background())
 	if s.quotas != nil {
-		running.Go(func() { s.quotas.Run(quotas) }) // to the end of the drain
+		running.Go(func() { s.quotas.Run(quotas) }) // until the end of the drain
 	}
-	s.statistics.run() // to the end of the drain
+	s.statistics.run() // until the end of the drain
 	err := s.server.Run(ctx, kill)
 	if err == nil && context.Cause(ctx) == terminal.No {
-		err = terminal.No // it was logged why
+		err = terminal.No // the reason is logged
 	}
 	cancel(nil)
 	stopQuotas()
@@ -208,7 +208,7 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	return err
 }
 
-// close stores the last hits, and closes what is open.
+// close stores the last hits, and closes the parts.
 func (s *service) close(kill context.Context) (err error) {
 	if s.history != nil {
 		err = s.history.close(kill)

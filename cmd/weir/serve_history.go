@@ -26,27 +26,27 @@ import (
 )
 
 const (
-	lastFlush          = 5 * time.Second // bounds how long the end of the process waits for the last hits to be stored
-	downsampleInterval = 5 * time.Minute // minutes become due by the hour
+	lastFlush          = 5 * time.Second // bounds storing the last hits at the end of the process
+	downsampleInterval = 5 * time.Minute // minutes become due every hour
 	syncSeriesInterval = 10 * time.Minute
 	reopenInterval     = time.Minute
 )
 
-// historyPipeline records hits, brings them to a store, and answers from there. Without a history it only records.
+// historyPipeline records hits, exports them to a store, and answers from it. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
-	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // of the recorder
+	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // Recorder.Drain, or that of OpenTelemetry's sink
 	store      *history.Reopening                                         // nil without a history
-	exporter   *export.Exporter                                           // likewise
-	denials    *denialKeeper                                              // nil where none outlive the process
+	exporter   *export.Exporter                                           // nil without a history
+	denials    *denialKeeper                                              // nil unless denials are stored in Redis
 	downsample bool
 
 	flushInterval time.Duration
 	log           *slog.Logger
 }
 
-// newHistoryPipeline opens the history, if there is to be one. That it cannot be opened is no error: the limiter goes on
-// without. Whether a Redis answers is found out later, so what fails here for one are the variables that describe it.
+// newHistoryPipeline opens the history, if it is configured. If opening fails, the limiter works without a history.
+// A Redis is not contacted yet: only its settings can fail here.
 func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*historyPipeline, error) {
 	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
 	if set.KeepHistory || set.SendsHits() {
@@ -70,13 +70,13 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 		p.store.Open()
 		p.downsample = set.Downsamples()
 		p.exporter = export.New(export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log, Interval: set.History.FlushInterval})
-		p.showMetrics(metrics)
+		p.registerMetrics(metrics)
 	}
 	metrics.Hits(p.recorder)
 	return p, nil
 }
 
-// api answers /api/v1/history; it is nil without a history.
+// api serves /api/v1/history; nil without a history.
 func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
@@ -84,7 +84,7 @@ func (p *historyPipeline) api() *historyapi.History {
 	return historyapi.New(p.store, p.flushInterval, time.Now)
 }
 
-// queries answers Prometheus's API, or says what to set where HISTORY_QUERY is off, or without a history.
+// queries serves Prometheus's API, or says what to set if HISTORY_QUERY is off or there is no history.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
 	switch {
 	case p.store == nil:
@@ -102,7 +102,7 @@ func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, 
 
 func (p *historyPipeline) run(ctx context.Context) {
 	if p.store == nil {
-		for wait.For(ctx, time.Minute) { // rules that are gone are forgotten by a drain
+		for wait.For(ctx, time.Minute) { // draining deletes removed rules
 			p.drain(time.Now(), func(history.ID, uint64) {})
 		}
 		return
@@ -115,10 +115,10 @@ func (p *historyPipeline) run(ctx context.Context) {
 	})
 	running.Go(func() {
 		for ok := true; ok; ok = wait.For(ctx, p.flushInterval) {
-			p.denials.keep(ctx, time.Now().Add(-lateDenial))
+			p.denials.flush(ctx, time.Now().Add(-lateDenial))
 		}
 	})
-	p.syncSeries(context.WithoutCancel(ctx)) // before the first flush adds any, and be it the last
+	p.syncSeries(context.WithoutCancel(ctx)) // before the first flush, which may also be the last
 	running.Go(func() {
 		for wait.For(ctx, syncSeriesInterval) {
 			p.syncSeries(ctx)
@@ -131,8 +131,8 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Wait()
 }
 
-// syncSeries tells the recorder which series the history has, so that restarted weirs and replicas add no more series
-// of values together than HISTORY_VALUES lets one. While the store does not answer, the recorder keeps what it has.
+// syncSeries tells the recorder which series the history has, so that restarted weirs and replicas together add no
+// more series of values than HISTORY_VALUES allows. If the store does not answer, nothing changes.
 func (p *historyPipeline) syncSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
 	defer cancel()
@@ -146,11 +146,11 @@ func (p *historyPipeline) syncSeries(ctx context.Context) {
 	if err == nil {
 		p.recorder.SyncSeries(fine)
 	} else if ctx.Err() == nil && p.store.Err() == nil {
-		p.log.Warn("the series of the history are not known: rules may get more series of values than HISTORY_VALUES", "error", err)
+		p.log.Warn("listing the series of the history failed: rules may exceed HISTORY_VALUES", "error", err)
 	}
 }
 
-// close brings the last hits to the store, once nothing records any more. The end of kill cuts it short.
+// close stores the last hits. Call it when nothing records any more. kill ends it early.
 func (p *historyPipeline) close(kill context.Context) error {
 	if p.store == nil {
 		return nil
@@ -158,14 +158,14 @@ func (p *historyPipeline) close(kill context.Context) error {
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()
 	if p.store.Open(); p.store.Err() != nil {
-		cancel() // there is nothing to wait for
+		cancel() // there is nothing to flush
 	}
 	p.exporter.Close(ctx)
-	p.denials.keep(ctx, time.Unix(math.MaxInt32, 0))
+	p.denials.flush(ctx, time.Unix(math.MaxInt32, 0))
 	return p.store.Close()
 }
 
-// exportTotals are about hits on their way to the history.
+// exportTotals count hits on their way to the history.
 var exportTotals = []total[export.Stats]{
 	{"weir_history_recorded_hits_total", "Hits for the history, of all series: a hit that is near its limit counts in two.",
 		func(s export.Stats) uint64 { return s.Recorded }},
@@ -177,10 +177,10 @@ var exportTotals = []total[export.Stats]{
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
 }
 
-// showMetrics shows the way of hits to the history in /metrics.
-func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
+// registerMetrics registers the metrics of the pipeline.
+func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	st := p.exporter.Stats
-	showTotals(metrics, nil, st, exportTotals)
+	registerTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
 		reason := export.DropReason(r)
 		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
@@ -195,17 +195,17 @@ func (p *historyPipeline) showMetrics(metrics *stats.Metrics) {
 		return 1
 	})
 	if p.denials != nil { // in Redis
-		showPlacement(p.denials.store.Placement, metrics)
+		registerPlacement(p.denials.store.Placement, metrics)
 	}
 }
 
-// showPlacement shows in /metrics which nodes of a ring have the history, and how far a move of it is.
-func showPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
+// registerPlacement registers metrics of which ring nodes have the history, and of the progress of a move.
+func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
 	metrics.Gauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
 		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
 	metrics.Gauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
 		nil, func() float64 { return float64(at().Left) })
-	showTotals(metrics, nil, at, []total[redishistory.Placement]{
+	registerTotals(metrics, nil, at, []total[redishistory.Placement]{
 		{"weir_history_moved_bytes_total", "Bytes of partitions that moves have copied, ever.",
 			func(p redishistory.Placement) uint64 { return p.MovedBytes }},
 		{"weir_history_moves_followed_total", "How often weir came to a node that a partition had left, and went on to where it is.",
@@ -213,8 +213,8 @@ func showPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
 	})
 }
 
-// keepDownsampled moves what is old to coarser tiers until ctx ends, and logs what it did: about every interval, so that
-// replicas which started together do not all begin at once.
+// keepDownsampled downsamples the history until ctx ends, and logs the results. The interval has jitter, so that
+// replicas that started together do not run together.
 func keepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()

@@ -198,7 +198,7 @@ func TestQueriesNameTheMissingVariable(t *testing.T) {
 	} {
 		set := settingsAs(t, "weir", map[string]string{variable: "false", "DATA_DIR": ""})
 		log := slog.New(slog.DiscardHandler)
-		port := admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), Guard: &admin.Guard{Host: "127.0.0.1"},
+		port := admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), Access: &admin.Access{Host: "127.0.0.1"},
 			Query: recordSome(t, set, log).queries(set, nil, log)})
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			answer, question := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/prometheus/api/v1/query?query=up", nil)

@@ -13,11 +13,11 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// configSource is where the configuration comes from.
+// configSource is the source of the configuration.
 type configSource struct {
 	descriptors.Source
 	name   string // the directory or the server
-	reload func() // has it read again at once, as SIGHUP asks
+	reload func() // reads it again at once, at SIGHUP
 }
 
 // openSource returns the directory of --config, or else the source of CONFIG_TYPE. It reads certificates.
@@ -28,10 +28,10 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 		server, err := set.XDS(log)
 		server.OnError = failed
 		return configSource{xds.New(server), server.Server, func() {
-			log.Info("SIGHUP changes nothing: the configuration server sends each change by itself", "server", server.Server)
+			log.Info("SIGHUP ignored: the configuration server pushes changes", "server", server.Server)
 		}}, err
 	case set.FromXDS():
-		log.Warn("the configuration server has no effect: --config goes before CONFIG_TYPE", "server", set.XDSServer, "config", flag)
+		log.Warn("configuration server ignored: --config takes precedence over CONFIG_TYPE", "server", set.XDSServer, "config", flag)
 	}
 	dir, prefix := flag, ""
 	if flag == "" {
@@ -40,12 +40,12 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 	d := file.New(dir, set.Rules(), log)
 	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, set.EmptyConfig
 	return configSource{d, dir, func() {
-		log.Info("the configuration is read again, as SIGHUP asks", "dir", dir)
+		log.Info("reloading the configuration on SIGHUP", "dir", dir)
 		d.Reload()
 	}}, nil
 }
 
-// follow puts configurations in force as they come, until ctx ends.
+// follow puts each new configuration in force, until ctx ends.
 func (s configSource) follow(ctx context.Context, to *service) {
 	err := s.Run(ctx, func(config *descriptors.Config) error {
 		defer to.telemetry.traces.Span("reload", "rules", len(config.Rules()))(nil)
@@ -57,14 +57,14 @@ func (s configSource) follow(ctx context.Context, to *service) {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		to.log.Error("the configuration is no longer watched: changes have no effect until weir is restarted", "error", err)
+		to.log.Error("following the configuration failed", "error", err, "remedy", "restart weir")
 	}
 }
 
 // maxChanges is how many changes of one reload are logged.
 const maxChanges = 10
 
-// logChanges logs how a configuration differs from the one before; nothing if that is nil.
+// logChanges logs the differences between two configurations; nothing if before is nil.
 func logChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return

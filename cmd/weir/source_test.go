@@ -31,10 +31,10 @@ func TestSourceFollowsFlagAndEnvironment(t *testing.T) {
 			var log strings.Builder
 			set := settingsAs(t, tc.as, tc.environment)
 			source, err := openSource(tc.flag, set, stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
-			got, says := source.name+", which sends changes", "SIGHUP changes nothing"
+			got, says := source.name+", which sends changes", "SIGHUP ignored"
 			if dir, isDir := source.Source.(*file.Dir); isDir && dir.OnError != nil { // which counts what is rejected
 				got = fmt.Sprintf("%s, files %q, which may be none: %v", source.name, dir.Prefix, dir.MayBeEmpty)
-				says = "is read again, as SIGHUP asks"
+				says = "reloading the configuration on SIGHUP"
 			}
 			if err != nil || got != tc.want {
 				t.Errorf("the source is %s (%v), want %s", got, err, tc.want)

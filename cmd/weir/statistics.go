@@ -20,22 +20,22 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// statistics are envoyproxy/ratelimit's, and where they go: to Prometheus, statsd and DogStatsD, or nowhere.
+// statistics sends envoyproxy/ratelimit's statistics to Prometheus, statsd and DogStatsD, or to none.
 type statistics struct {
 	values  *ratelimit.Statistics
-	counted bool           // hits are counted by that program's arithmetic, too
+	counted bool           // hits are also counted by that program's arithmetic
 	metrics *stats.Metrics // weir's own
-	port    *server.Port   // nil unless Prometheus reads them
+	port    *server.Port   // Prometheus's port, may be nil
 	calls   [ratelimit.Methods]atomic.Uint64
-	timers  []func(ratelimit.Method, time.Duration) // of sinks, which get the time of each call
-	sinks   []func(ctx context.Context)             // what runs until close
+	timers  []func(ratelimit.Method, time.Duration) // called with the time of each call
+	sinks   []func(ctx context.Context)             // run until close
 	log     *slog.Logger
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
-// openStatistics opens Prometheus's port, if it is to read the statistics. It comes before the recorder is used.
+// openStatistics prepares the statistics, and opens Prometheus's port if it is configured. Call it before the recorder is used.
 func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
 	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
@@ -48,7 +48,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	for _, c := range set.StatsdSinks() {
 		c.Statistics, c.Log = s.values, log
 		sender := statsd.New(c)
-		s.timers, s.sinks = append(s.timers, sender.Took), append(s.sinks, sender.Run)
+		s.timers, s.sinks = append(s.timers, sender.Observe), append(s.sinks, sender.Run)
 	}
 	if set.DisableStats || !set.UsePrometheus {
 		return s, nil
@@ -61,7 +61,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	return s, err
 }
 
-// openPrometheus opens Prometheus's port. Where sinks are optional, the default mapping is good for one that is wrong.
+// openPrometheus opens Prometheus's port. If sinks are optional, a wrong mapping is replaced by the default.
 func (s *statistics) openPrometheus(set *config.Settings) error {
 	c := ratelimit.PrometheusConfig{Labels: set.ExtraTags, Statistics: s.values, Log: s.log}
 	var shown *ratelimit.Prometheus
@@ -84,16 +84,16 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	if s.port, err = server.OpenPort("Prometheus", set.PrometheusAddress, s.log, mux); err != nil {
 		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
 	}
-	s.timers, s.sinks = append(s.timers, shown.Took), append(s.sinks, func(ctx context.Context) {
+	s.timers, s.sinks = append(s.timers, shown.Observe), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())
-		if err := s.port.Run(ctx, time.Second); err != nil { // which a scrape that is under way has
+		if err := s.port.Run(ctx, time.Second); err != nil { // the time for open scrapes
 			s.log.Error("Prometheus cannot read the statistics any more", "error", err)
 		}
 	})
 	return nil
 }
 
-// addStoreStatistics adds the statistics of connections to Redis and, where there is a local cache, of the denials in it.
+// addStoreStatistics adds statistics of connections to Redis and, with a local cache, of the denials in it.
 func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
@@ -116,7 +116,7 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached boo
 	}
 }
 
-// observe counts a request. As envoyproxy/ratelimit has it, one that came as JSON is no call.
+// observe counts a request. As in envoyproxy/ratelimit, a JSON request is no call.
 func (s *statistics) observe(a rls.Answered) {
 	s.metrics.Observe(a.Result, a.Took)
 	if !a.JSON {
@@ -127,7 +127,7 @@ func (s *statistics) observe(a rls.Answered) {
 // checked counts a health check over gRPC.
 func (s *statistics) checked(took time.Duration) { s.called(ratelimit.Check, took) }
 
-// called counts a call, and times it for sinks as well.
+// called counts a call, and passes its time to the sinks.
 func (s *statistics) called(m ratelimit.Method, took time.Duration) {
 	s.calls[m].Add(1)
 	for _, timer := range s.timers {
@@ -135,7 +135,7 @@ func (s *statistics) called(m ratelimit.Method, took time.Duration) {
 	}
 }
 
-// text serves the statistics, a line each. It is nil where hits are not counted by that program's arithmetic.
+// text serves the statistics as text. It is nil unless hits are counted by envoyproxy/ratelimit's arithmetic.
 func (s *statistics) text() http.Handler {
 	if !s.counted {
 		return nil
@@ -145,7 +145,7 @@ func (s *statistics) text() http.Handler {
 	})
 }
 
-// run sends and shows the statistics until close.
+// run runs the sinks and the port until close.
 func (s *statistics) run() {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
@@ -154,7 +154,7 @@ func (s *statistics) run() {
 	}
 }
 
-// close sends a last time, and closes the port. It comes after run, when nothing is counted any more.
+// close sends a last time, and closes the port. Call it after run, when nothing counts any more.
 func (s *statistics) close() {
 	s.stop()
 	s.running.Wait()

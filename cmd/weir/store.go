@@ -15,15 +15,15 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// counterStore is where weir counts. The request path asks the embedded Store itself.
+// counterStore is the store of the counters. Requests use the embedded Store.
 type counterStore struct {
 	backend.Store
-	replicas func() int                       // that share the counters, at least 1
-	shared   backend.Shared                   // what is behind the guard; nil in memory
+	replicas func() int                       // how many share the counters, at least 1
+	shared   backend.Shared                   // the store behind the guard; nil in memory
 	guard    *guard.Guard                     // nil in memory
-	kind     string                           // of the servers: Redis or memcached
-	pools    map[string]*topology.Connections // of each Redis, by what envoyproxy/ratelimit's statistics call it
-	warning  func() string                    // of /readyz; nil for none
+	kind     string                           // Redis or memcached
+	pools    map[string]*topology.Connections // of each Redis, by its name in envoyproxy/ratelimit's statistics
+	warning  func() string                    // see admin.Parts; may be nil
 }
 
 // openStore opens the store that BACKEND_TYPE names.
@@ -45,13 +45,13 @@ func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *
 	return &counterStore{Store: store, replicas: func() int { return 1 }}, nil
 }
 
-// maxLocalKeys is how many keys are counted in this process at most while the store is away: some 27 MB.
+// maxLocalKeys bounds the keys that this process counts while the store is away: some 27 MB.
 const maxLocalKeys = 100_000
 
 // guarded puts a guard before a store that may be away.
 func guarded(store backend.Shared, kind string, pools map[string]*topology.Connections, set *config.Settings,
 	metrics *stats.Metrics, log *slog.Logger) *counterStore {
-	replicas := func() int { // by their heartbeats or, until all had the time to send one, at least as many as are configured
+	replicas := func() int { // counted by presence; until all replicas had time to announce theirs, at least the configured number
 		alive, all := store.Replicas()
 		if all {
 			return alive
@@ -65,13 +65,13 @@ func guarded(store backend.Shared, kind string, pools map[string]*topology.Conne
 	})
 	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
-	showTotals(metrics, nil, g.Stats, leaseTotals)
+	registerTotals(metrics, nil, g.Stats, leaseTotals)
 	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
 		func() float64 { return float64(replicas()) })
 	return &counterStore{Store: g, replicas: replicas, shared: store, guard: g, kind: kind, pools: pools}
 }
 
-// leaseTotals are about hits that Redis grants this process beforehand.
+// leaseTotals count hits that Redis leases to this process.
 var leaseTotals = []total[guard.Stats]{
 	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
 	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
@@ -83,21 +83,21 @@ var leaseTotals = []total[guard.Stats]{
 		func(s guard.Stats) uint64 { return s.LeaseLapsed }},
 }
 
-// total is a number of some statistics that only grows, under its name in /metrics.
+// total is a counter in /metrics, read from some statistics.
 type total[S any] struct {
 	name, help string
 	value      func(S) uint64
 }
 
-// showTotals shows totals in /metrics, from the statistics as they are then.
-func showTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
+// registerTotals registers counters that read the statistics at each scrape.
+func registerTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
 	for _, t := range all {
 		metrics.Counter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
 	}
 }
 
-// showServers shows in /metrics, under a name, how many servers of a store are in each state.
-func showServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
+// registerServers registers a gauge of how many servers of a store are in each state.
+func registerServers(store backend.Health, name string, labels map[string]string, metrics *stats.Metrics) {
 	for i := range backend.ServerStates {
 		state, all := backend.ServerState(i), map[string]string{"state": backend.ServerState(i).String()}
 		maps.Copy(all, labels)
@@ -115,7 +115,7 @@ func showServers(store backend.Health, name string, labels map[string]string, me
 const helpOfServers = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
 	"late, or have not answered yet), or failing (they answer, and cannot count)."
 
-// await waits until the servers have answered once. It returns an error if a Redis has not in time.
+// await waits until the servers have answered once. It returns an error if Redis has not in time.
 func (c *counterStore) await(ctx context.Context) error {
 	if c.shared == nil {
 		return nil
@@ -126,7 +126,7 @@ func (c *counterStore) await(ctx context.Context) error {
 	return nil
 }
 
-// reportHealth keeps health negative while the servers do not answer, until ctx ends.
+// reportHealth updates health with the state of the store, until ctx ends.
 func (c *counterStore) reportHealth(ctx context.Context, h *server.Health) {
 	changed := make(chan struct{}, 1)
 	c.shared.Notify(changed)

@@ -22,16 +22,16 @@ import (
 	"github.com/weirproxy/weir/server/trace"
 )
 
-// telemetry sends spans and totals to an OpenTelemetry collector. Its methods do nothing for what is not sent.
+// telemetry exports spans and totals to an OpenTelemetry collector. Its methods do nothing for signals that are off.
 type telemetry struct {
 	set      *config.Settings
 	resource *resource.Resource
-	traces   *trace.Tracer // nil: none are sent
-	hits     *otlp.Sink    // nil: none are sent
+	traces   *trace.Tracer // nil if off
+	hits     *otlp.Sink    // nil if off
 	log      *slog.Logger
 }
 
-// openTelemetry begins to trace, if that is asked for. Log lines in JSON then say of the process what spans say.
+// openTelemetry opens the export of traces, if it is configured. JSON log lines then have the resource attributes of spans.
 func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{set: set, log: log}
 	if !set.SendsTraces() && !set.SendsHits() {
@@ -43,7 +43,7 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 			t.log = t.log.With(string(a.Key), a.Value.AsInterface())
 		}
 	}
-	otel.SetLogger(logr.FromSlogHandler(t.log.Handler())) // the library has no other way to tell what is wrong with variables
+	otel.SetLogger(logr.FromSlogHandler(t.log.Handler())) // the library reports wrong variables only there
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Warn("OpenTelemetry", "error", err) }))
 	if !set.SendsTraces() {
 		return t, nil
@@ -62,7 +62,7 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 	return t, nil
 }
 
-// openHits begins to send totals of hits, if that is asked for. It returns what drains the recorder beside that.
+// openHits opens the export of hits, if it is configured. It returns the Drain for the history.
 func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (drain func(time.Time, func(history.ID, uint64)), err error) {
 	if !t.set.SendsHits() {
 		return recorder.Drain, nil
@@ -75,7 +75,7 @@ func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (d
 	return t.hits.Drain, nil
 }
 
-// exports returns what counts exports of a signal, and logs when they begin to fail and when they succeed again.
+// exports returns a function that counts exports of a signal, and logs when they begin to fail and when they succeed again.
 func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 	var done, failed atomic.Uint64
 	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
@@ -98,7 +98,7 @@ func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 	}
 }
 
-// requests returns what traces requests, nil for nothing.
+// requests returns the tracer of requests, nil if traces are off.
 func (t *telemetry) requests() server.Tracer {
 	if t.traces == nil {
 		return nil
@@ -106,25 +106,25 @@ func (t *telemetry) requests() server.Tracer {
 	return t.traces
 }
 
-// observe is told of each request that was answered.
+// observe is called for each answered request.
 func (t *telemetry) observe(a rls.Answered) {
 	if t.traces != nil {
 		t.traces.Answered(a.Context, a.Call, a.Result)
 	}
 	if t.hits != nil {
-		t.hits.Took(a.Context, a.Took)
+		t.hits.Observe(a.Context, a.Took)
 	}
 }
 
-// tracedHistory is a history whose batches have spans, if there is a tracer.
+// tracedHistory is a history store with spans of its batches, if there is a tracer.
 type tracedHistory struct {
 	history.Store
 	traces *trace.Tracer
 }
 
-// Apply is the store's.
+// Apply implements history.Store.
 func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
-	if len(b.Increments) == 0 { // it only asks for a position
+	if len(b.Increments) == 0 { // it only reads a position
 		return h.Store.Apply(ctx, p, b)
 	}
 	ended := h.traces.Span("history flush", "increments", len(b.Increments))
@@ -133,7 +133,7 @@ func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history
 	return result, err
 }
 
-// close sends what is left, for as long as the last hits may take to reach their history. The end of kill cuts it short.
+// close exports what is left, within the time that the last hits have to reach their history. kill ends it early.
 func (t *telemetry) close(kill context.Context) {
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package admin is the operator's port: liveness, readiness, metrics, counters, and the history of hits.
+// Package admin serves the admin port: liveness, readiness, metrics, counters, and the history of hits.
 package admin
 
 import (
@@ -23,60 +23,60 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// Parts are what the port serves.
+// Parts are what the port serves. Endpoints of nil parts are not served, unless the field says otherwise.
 type Parts struct {
 	Ready   func() error  // why the process should get no traffic, nil if it should
-	Warning func() string // lines about what is wrong though it should; nil for none
+	Warning func() string // lines about problems of a process that is ready; may be nil
 	Metrics http.Handler
-	Stats   http.Handler // the same for people; nil serves none
-	Rules   Rules        // nil has none to show
-	// Loaded returns when the configuration in force was loaded, zero before the first. It is needed where there are Rules.
+	Stats   http.Handler // envoyproxy/ratelimit's statistics as text
+	Rules   Rules        // nil: no rules are listed
+	// Loaded returns when the configuration in force was loaded, zero before the first. Rules need it.
 	Loaded   func() time.Time
-	Counters *Counters           // nil serves none
-	Denials  *Denials            // nil serves none
-	Quotas   *rlqs.Service       // nil says that there are none
-	History  *historyapi.History // nil says that there is none
-	// NoHistory says what to set for one, where History is nil.
+	Counters *Counters
+	Denials  *Denials
+	Quotas   *rlqs.Service       // nil: the answer is 404
+	History  *historyapi.History // nil: the answer is 404, and NoHistory
+	// NoHistory says which variable to set for a history.
 	NoHistory string
-	Query     http.Handler // /prometheus/, without a history too; nil serves none
-	Guard     *Guard
-	// LikeRatelimit serves by any name what envoyproxy/ratelimit serves, and /help on unknown paths, and on / to clients
-	// that do not ask for HTML.
+	Query     http.Handler // /prometheus/
+	Access    *Access
+	// LikeRatelimit serves envoyproxy/ratelimit's endpoints for any host name, and /help on unknown paths, and on / to
+	// clients that do not accept HTML.
 	LikeRatelimit bool
-	// Profiles serves Go's profiles, with which every client of the port can slow the process down.
+	// Profiles serves Go's profiles, with which any client of the port can slow the process down.
 	Profiles bool
 }
 
-// maxRuleAnswers is how many answers about rules are made or read at a time, maxProfiles how many profiles.
+// maxRuleAnswers is how many answers about rules may be made or read concurrently, maxProfiles how many profiles.
 const maxRuleAnswers, maxProfiles = 4, 4
 
-// Handler serves the parts, the page for people on /, and a list of all that there can be on /help.
+// Handler serves the parts, the web page on /, and a list of all endpoints on /help.
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(mux, &p)
 	mux.Handle("GET /metrics", make(connlimit.Semaphore, connlimit.Scrapes).Bound(p.Metrics, connlimit.ScrapeTime))
-	turns := make(connlimit.Semaphore, maxRuleAnswers)
-	inTurn := func(pattern string, h http.Handler) { mux.Handle(pattern, turns.Bound(h, connlimit.ReadTime)) }
+	semaphore := make(connlimit.Semaphore, maxRuleAnswers)
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, semaphore.Bound(h, connlimit.ReadTime)) }
 	if p.Stats != nil {
-		inTurn("GET /stats", p.Stats)
+		handle("GET /stats", p.Stats)
 	}
 	if p.Rules != nil {
-		inTurn("GET /rlconfig", rlconfigHandler(p.Rules))
+		handle("GET /rlconfig", rlconfigHandler(p.Rules))
 	}
-	inTurn("GET /api/v1/rules", rulesHandler(&p))
+	handle("GET /api/v1/rules", rulesHandler(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, &p)
 	}
 	if p.Denials != nil {
-		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
+		handle("GET /api/v1/denials", p.Denials.handler(p.Access))
 	}
-	inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
+	handle("GET /api/v1/quota", quotaHandler(p.Quotas, p.Access))
 	historyMux := http.NewServeMux()
 	registerHistory(historyMux, &p)
 	if p.Query != nil {
 		historyMux.Handle("/prometheus/", p.Query)
 	}
-	hiding := hideValues(p.Guard, historyMux)
+	hiding := hideValues(p.Access, historyMux)
 	for _, pattern := range []string{"/api/v1/history", "/api/v1/history/", "/prometheus/"} {
 		mux.Handle(pattern, hiding)
 	}
@@ -87,20 +87,20 @@ func Handler(p Parts) http.Handler {
 	return refuseUnknownHosts(&p, mux)
 }
 
-// refuseUnknownHosts refuses requests that ask for a host which the guard does not know. Probes and scrapers may use any;
-// in the place of envoyproxy/ratelimit so may whoever asks for what that program serves: its list on any other path, too,
-// as probes of /healthcheck have it.
+// refuseUnknownHosts refuses requests for a host that Access does not know, except those of probes and scrapers.
+// With LikeRatelimit it also lets envoyproxy/ratelimit's endpoints pass, and answers any other path with the list of
+// endpoints, as probes of /healthcheck expect it.
 func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 	open := []string{"/livez", "/readyz", "/metrics"}
 	if p.LikeRatelimit {
 		open = append(open, "/", "/stats", "/rlconfig", "/debug/pprof/")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern == "" && p.LikeRatelimit && !ownPath.MatchString(r.URL.Path) {
+		if _, pattern := mux.Handler(r); pattern == "" && p.LikeRatelimit && !weirPath.MatchString(r.URL.Path) {
 			page.Help(w, r)
 			return
 		}
-		if !slices.Contains(open, r.URL.Path) && !p.Guard.knowsHost(r) {
+		if !slices.Contains(open, r.URL.Path) && !p.Access.knowsHost(r) {
 			http.Error(w, fmt.Sprintf(unknownHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
 			return
 		}
@@ -108,14 +108,14 @@ func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 	})
 }
 
-// ownPath matches paths that envoyproxy/ratelimit does not have, and those of its profiles, which may be off.
-var ownPath = regexp.MustCompile(`^/(api|page|prometheus|debug)(/|$)`)
+// weirPath matches paths that envoyproxy/ratelimit lacks, and its profiles, which may be off.
+var weirPath = regexp.MustCompile(`^/(api|page|prometheus|debug)(/|$)`)
 
-// hideValues has values of the history replaced by hashes for clients that may not read them.
-func hideValues(g *Guard, h http.Handler) http.Handler {
+// hideValues replaces values of the history by hashes for clients that may not read them.
+func hideValues(access *Access, h http.Handler) http.Handler {
 	key := []byte(rand.Text())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.mayRead(r) != nil {
+		if access.mayRead(r) != nil {
 			r = r.WithContext(history.HideValues(r.Context(), key))
 		}
 		h.ServeHTTP(w, r)
@@ -138,7 +138,7 @@ func registerHealth(mux *http.ServeMux, p *Parts) {
 	})
 }
 
-// registerPage serves the page, and the list of what is served.
+// registerPage serves the web page, and the list of endpoints.
 func registerPage(mux *http.ServeMux, likeRatelimit bool) {
 	files := page.Handler()
 	mux.Handle("GET /page/{file}", files)
@@ -146,7 +146,7 @@ func registerPage(mux *http.ServeMux, likeRatelimit bool) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if likeRatelimit {
 			w.Header().Set("Vary", "Accept")
-			// Browsers name HTML among what they take, and tools do not.
+			// Browsers accept HTML explicitly, tools do not.
 			if !strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/html") {
 				page.Help(w, r)
 				return
@@ -178,8 +178,8 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status: status, text: fmt.Sprintf(format, args...)}
 }
 
-// writeError answers with an error, in a sentence; one that is no refusal is a store's, and is introduced. Of what may be
-// better soon it says when to ask again.
+// writeError answers with an error. A store's error follows the introduction; a refusal is a sentence of its own.
+// Answers of status 503 have Retry-After.
 func writeError(w http.ResponseWriter, err error, introduction string) {
 	var known *refusal
 	var asked historyapi.Refusal
@@ -191,12 +191,12 @@ func writeError(w http.ResponseWriter, err error, introduction string) {
 		status, text = http.StatusBadRequest, asked.Error()
 	}
 	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(int(maxWaitingTime.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(queueTimeout.Seconds())))
 	}
 	http.Error(w, text, status)
 }
 
-// serveJSON returns a handler that writes answers in JSON, and errors in a sentence; a store's is introduced.
+// serveJSON returns a handler that writes answers as JSON, and errors as [writeError] does.
 func serveJSON(introduction string, answer func(w http.ResponseWriter, r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a, err := answer(w, r)
@@ -210,7 +210,7 @@ func serveJSON(introduction string, answer func(w http.ResponseWriter, r *http.R
 	}
 }
 
-// writeJSON writes a line of JSON, with <, > and & as they are. The client is gone if this fails.
+// writeJSON writes a line of JSON, with <, > and & unescaped. It fails only if the client is gone.
 func writeJSON(w io.Writer, answer any) {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -229,7 +229,7 @@ func parametersOf(r *http.Request) (historyapi.Parameters, error) {
 	return historyapi.Parameters(values), nil
 }
 
-// parametersOnly returns a request's parameters, and refuses any but these. Its error is a refusal.
+// parametersOnly returns a request's parameters, and refuses names other than these. Its error is a refusal.
 func parametersOnly(r *http.Request, names ...string) (historyapi.Parameters, error) {
 	parameters, err := parametersOf(r)
 	if err != nil {

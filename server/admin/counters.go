@@ -15,52 +15,52 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-const maxGrant = 1<<53 - 1 // hits that are given back at once
+const maxGrant = 1<<53 - 1 // hits of one grant
 
-// Counters serves /api/v1/counters: GET shows the counts of a descriptor's limits, DELETE forgets them, POST to /grant
-// gives hits back, and GET of /top shows who takes the most. All fields are needed.
+// Counters serves /api/v1/counters: GET shows the counts of a descriptor's limits, DELETE resets them, POST to /grant
+// gives hits back, and GET of /top lists the keys with the most hits. All fields are required.
 type Counters struct {
 	Rules     Rules
-	Counter   backend.Counter // gives hits back
+	Counter   backend.Counter // for grants
 	Store     backend.Inspector
 	Recorder  *hits.Recorder
 	Since     time.Time // when the recorder was made
 	Now       func() time.Time
-	Log       *slog.Logger // hears of every change
-	LogValues bool         // show it the values of descriptors, which may be personal
+	Log       *slog.Logger // gets a line for each change
+	LogValues bool         // also log the values of descriptors, which may be personal
 }
 
 var errUnconfigured = refuse(http.StatusServiceUnavailable, "No rate limit configuration is loaded yet.")
 
-// question is about the counters of a descriptor.
-type question struct {
+// target is the descriptor whose counters are shown or changed.
+type target struct {
 	domain     string
 	descriptor descriptors.Descriptor
 	rule       *descriptors.Rule
 	key        []byte
-	hits       uint64               // of a grant; 0 for all
-	before     []backend.LimitCount // what counted before a change
+	hits       uint64               // of a grant; 0 for a reset
+	before     []backend.LimitCount // the counts before a change
 }
 
-// change is done to the counters of a question.
+// change is a change of the counters of a target.
 type change struct {
 	name string
-	do   func(context.Context, *question) error
+	do   func(context.Context, *target) error
 }
 
 func (c *Counters) register(mux *http.ServeMux, p *Parts) {
-	g := p.Guard
-	mux.HandleFunc("GET /api/v1/counters", c.handler(g, nil, "domain", "descriptor"))
-	mux.HandleFunc("DELETE /api/v1/counters", c.handler(g, &change{"reset", c.reset}, "domain", "descriptor"))
-	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(g, &change{"grant", c.grant}, "domain", "descriptor", "hits"))
+	access := p.Access
+	mux.HandleFunc("GET /api/v1/counters", c.handler(access, nil, "domain", "descriptor"))
+	mux.HandleFunc("DELETE /api/v1/counters", c.handler(access, &change{"reset", c.reset}, "domain", "descriptor"))
+	mux.HandleFunc("POST /api/v1/counters/grant", c.handler(access, &change{"grant", c.grant}, "domain", "descriptor", "hits"))
 	mux.HandleFunc("GET /api/v1/counters/top", c.topHandler(p))
 }
 
-// handler reads a question from the parameters of these names, changes counters unless the change is nil, and shows them.
-func (c *Counters) handler(g *Guard, ch *change, names ...string) http.HandlerFunc {
+// handler reads a target from these parameters, applies the change unless it is nil, and shows the counters.
+func (c *Counters) handler(access *Access, ch *change, names ...string) http.HandlerFunc {
 	return serveJSON("The counters cannot be reached: ", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		if ch != nil {
-			if err := g.mayWrite(r); err != nil {
+			if err := access.mayWrite(r); err != nil {
 				return nil, err
 			}
 		}
@@ -75,8 +75,8 @@ func (c *Counters) handler(g *Guard, ch *change, names ...string) http.HandlerFu
 	})
 }
 
-// apply looks at the counters of a question, changes them and logs it.
-func (c *Counters) apply(r *http.Request, q *question, ch *change) (err error) {
+// apply inspects the counters of a target, changes them and logs that.
+func (c *Counters) apply(r *http.Request, q *target, ch *change) (err error) {
 	if q.before, err = c.Store.Inspect(r.Context(), q.key, q.rule.Limits); err != nil {
 		return err
 	}
@@ -95,26 +95,26 @@ func (c *Counters) apply(r *http.Request, q *question, ch *change) (err error) {
 	return err
 }
 
-func (c *Counters) reset(ctx context.Context, q *question) error { return c.Store.Reset(ctx, q.key) }
+func (c *Counters) reset(ctx context.Context, q *target) error { return c.Store.Reset(ctx, q.key) }
 
-func (c *Counters) grant(ctx context.Context, q *question) error {
+func (c *Counters) grant(ctx context.Context, q *target) error {
 	var out [1]backend.Decision
 	err := backend.DecideAll(ctx, c.Counter, []backend.Check{{
 		Key: q.key, Limits: q.rule.Limits, Op: backend.Refund, Hits: q.hits, Charge: q.rule.Charge,
-		OnFailure: descriptors.PolicyError, // an operator is told that nothing was given back
+		OnFailure: descriptors.PolicyError, // an operator must see that nothing was given back
 	}}, out[:])
-	if err == nil { // the store knows exactly; others may have counted since the look
+	if err == nil { // the exact count; others may have counted since the inspection
 		q.before[out[0].Strictest].Hits = out[0].Before
 	}
 	return err
 }
 
-func (c *Counters) read(r *http.Request, names []string) (*question, error) {
+func (c *Counters) read(r *http.Request, names []string) (*target, error) {
 	parameters, err := parametersOnly(r, names...)
 	if err != nil {
 		return nil, err
 	}
-	q := &question{domain: parameters.Get("domain")}
+	q := &target{domain: parameters.Get("domain")}
 	if q.domain == "" {
 		return nil, refuse(http.StatusBadRequest, "domain is missing: name the domain that the rules stand in.")
 	}
@@ -133,8 +133,8 @@ func (c *Counters) read(r *http.Request, names []string) (*question, error) {
 	return q, c.match(q)
 }
 
-// match finds the rule and the key of a question.
-func (c *Counters) match(q *question) error {
+// match sets the rule and the key of a target.
+func (c *Counters) match(q *target) error {
 	config := c.Rules.Config()
 	if config == nil {
 		return errUnconfigured
@@ -152,21 +152,21 @@ func (c *Counters) match(q *question) error {
 	return nil
 }
 
-// CountersAnswer is what /api/v1/counters answers about a descriptor.
+// CountersAnswer is the answer of /api/v1/counters about a descriptor.
 type CountersAnswer struct {
 	Domain     string        `json:"domain"`
 	Descriptor string        `json:"descriptor"`
 	Path       string        `json:"path"`
 	Key        string        `json:"key"`
 	Limits     []LimitAnswer `json:"limits"`
-	*Changed                 // nil unless something was to be changed
+	*Changed                 // only of DELETE and POST
 }
 
-// Changed is what a change of counters did. Each limit has its own count; these are of the one that held the most hits.
+// Changed is the result of a change. Each limit has its own count; this is that of the limit with the most hits.
 type Changed struct {
 	Asked      uint64 `json:"asked,omitempty"` // hits of a grant
-	HitsBefore uint64 `json:"hits_before"`     // that counted just before
-	GivenBack  uint64 `json:"given_back"`      // and were taken off the count
+	HitsBefore uint64 `json:"hits_before"`     // hits just before
+	GivenBack  uint64 `json:"given_back"`      // hits of these that were given back
 }
 
 // LimitAnswer is one of the descriptor's limits.
@@ -174,15 +174,15 @@ type LimitAnswer struct {
 	Limit        string        `json:"limit"` // 10/minute
 	Algorithm    string        `json:"algorithm"`
 	Burst        uint64        `json:"burst,omitempty"`       // of a token_bucket
-	HitsBefore   *uint64       `json:"hits_before,omitempty"` // that counted just before a change
+	HitsBefore   *uint64       `json:"hits_before,omitempty"` // hits just before a change
 	Hits         uint64        `json:"hits"`
 	Remaining    uint64        `json:"remaining"`
 	ResetSeconds int64         `json:"reset_seconds"`    // until the oldest bucket leaves or the next hit leaks, rounded up; 0 if nothing counts
-	Levels       []LevelAnswer `json:"levels"`           // finest first; a sliding_log and a token_bucket have none
-	Leased       uint64        `json:"leased,omitempty"` // of hits: granted to replicas beforehand, and not settled yet
+	Levels       []LevelAnswer `json:"levels"`           // finest first; none for a sliding_log and a token_bucket
+	Leased       uint64        `json:"leased,omitempty"` // hits leased to replicas, and not settled yet
 }
 
-// LevelAnswer is the buckets of one width.
+// LevelAnswer has the buckets of one width.
 type LevelAnswer struct {
 	Width   string         `json:"width"`   // 1s
 	Buckets []BucketAnswer `json:"buckets"` // those that hold hits, oldest first
@@ -194,7 +194,7 @@ type BucketAnswer struct {
 	Hits  uint64  `json:"hits"`
 }
 
-func (c *Counters) answer(ctx context.Context, q *question) (CountersAnswer, error) {
+func (c *Counters) answer(ctx context.Context, q *target) (CountersAnswer, error) {
 	counts, err := c.Store.Inspect(ctx, q.key, q.rule.Limits)
 	a := CountersAnswer{Domain: q.domain, Descriptor: q.descriptor.String(), Path: q.rule.Path, Key: string(q.key)}
 	if q.before != nil {

@@ -44,7 +44,7 @@ type port struct {
 	logged   bytes.Buffer
 }
 
-func newPort(t *testing.T, g *Guard) *port {
+func newPort(t *testing.T, g *Access) *port {
 	t.Helper()
 	config := fixture.Config(t, shop)
 	store := fixture.Memory(t, func() time.Time { return noon })
@@ -54,13 +54,13 @@ func newPort(t *testing.T, g *Guard) *port {
 	p.counters = &Counters{Rules: inForce{config}, Counter: store, Store: store, Recorder: recorder, LogValues: true,
 		Now: func() time.Time { return noon },
 		Log: slog.New(slog.NewTextHandler(&p.logged, nil))}
-	p.Handler = serving(Parts{Counters: p.counters, Guard: g})
+	p.Handler = serving(Parts{Counters: p.counters, Access: g})
 	return p
 }
 
 // serving returns a port of some parts, which is ready.
 func serving(p Parts) http.Handler {
-	p.Ready, p.Metrics, p.Guard = func() error { return nil }, cmp.Or(p.Metrics, http.NotFoundHandler()), cmp.Or(p.Guard, &Guard{})
+	p.Ready, p.Metrics, p.Access = func() error { return nil }, cmp.Or(p.Metrics, http.NotFoundHandler()), cmp.Or(p.Access, &Access{})
 	if p.Loaded == nil {
 		p.Loaded = loadedAt(0)
 	}
@@ -123,7 +123,7 @@ func writeToken(t *testing.T, file, token string) {
 const ann = "?domain=shop&descriptor=user=ann"
 
 func TestCountersShowTheirAlgorithmsState(t *testing.T) {
-	p := newPort(t, &Guard{})
+	p := newPort(t, &Access{})
 	for key, want := range map[string]string{
 		"user": `,"path":"user","key":"4:shop4:user3:ann","limits":[` +
 			`{"limit":"10/minute","algorithm":"sliding_window","hits":2,"remaining":8,"reset_seconds":61,"levels":[` +
@@ -149,32 +149,32 @@ func TestCountersShowTheirAlgorithmsState(t *testing.T) {
 func TestWritesNeedLoopbackOrToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	writeToken(t, file, "a secret of weir")
-	withFile := &Guard{TokenFile: file, Host: "127.0.0.1"}
+	withFile := &Access{TokenFile: file, Host: "127.0.0.1"}
 	web := func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }
 	rebound := func(r *http.Request) { r.Host = "evil.example:6070" }
 	basic := func(r *http.Request) { r.Header.Set("Authorization", "Basic a secret of weir") }
 	none := func(*http.Request) {}
 	for _, c := range []struct {
 		promise string
-		guard   *Guard
+		guard   *Access
 		change  func(*http.Request)
 		code    int
 		want    string
 	}{
-		{"all addresses, no token", &Guard{Host: "0.0.0.0"}, none, 403, writesNeedToken},
-		{"no address is all addresses", &Guard{}, none, 403, writesNeedToken},
-		{"a token does not help where none is expected", &Guard{Host: "10.0.0.7"}, bearer("a secret of weir"), 403, writesNeedToken},
-		{"a loopback address", &Guard{Host: "127.0.0.1"}, none, 200, ""},
-		{"a loopback address in brackets", &Guard{Host: "[::1]"}, none, 200, ""},
-		{"localhost", &Guard{Host: "localhost"}, none, 200, ""},
-		{"a web page on a loopback address", &Guard{Host: "127.0.0.1"}, web, 403, "web pages"},
-		{"a name that was pointed to a loopback address", &Guard{Host: "127.0.0.1"}, rebound, 421, "evil.example"},
+		{"all addresses, no token", &Access{Host: "0.0.0.0"}, none, 403, writesNeedToken},
+		{"no address is all addresses", &Access{}, none, 403, writesNeedToken},
+		{"a token does not help where none is expected", &Access{Host: "10.0.0.7"}, bearer("a secret of weir"), 403, writesNeedToken},
+		{"a loopback address", &Access{Host: "127.0.0.1"}, none, 200, ""},
+		{"a loopback address in brackets", &Access{Host: "[::1]"}, none, 200, ""},
+		{"localhost", &Access{Host: "localhost"}, none, 200, ""},
+		{"a web page on a loopback address", &Access{Host: "127.0.0.1"}, web, 403, "web pages"},
+		{"a name that was pointed to a loopback address", &Access{Host: "127.0.0.1"}, rebound, 421, "evil.example"},
 		{"the token", withFile, bearer("a secret of weir"), 200, ""},
 		{"another token", withFile, bearer("A secret of weir"), 403, wrongToken},
 		{"an empty token", withFile, bearer(""), 403, wrongToken},
 		{"no token, though on a loopback address", withFile, none, 403, wrongToken},
 		{"the token under another scheme", withFile, basic, 403, wrongToken},
-		{"a file that is gone", &Guard{TokenFile: file + "x"}, bearer(""), 403, "no such file"},
+		{"a file that is gone", &Access{TokenFile: file + "x"}, bearer(""), 403, "no such file"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			p := newPort(t, c.guard)
@@ -229,7 +229,7 @@ func TestChangesReportTheirEffect(t *testing.T) {
 		{"user", reset, 7, 0, 0, `"hits_before":7,"given_back":7}`},
 		{"user", reset, 0, 0, 0, `"hits_before":0,"given_back":0}`},
 	} {
-		p := newPort(t, &Guard{Host: "127.0.0.1"})
+		p := newPort(t, &Access{Host: "127.0.0.1"})
 		if c.counted > 0 {
 			p.hit(t, c.key, c.counted)
 		}
@@ -254,7 +254,7 @@ func TestChangesReportTheirEffect(t *testing.T) {
 }
 
 func TestValuesAreLoggedOnlyOnRequest(t *testing.T) {
-	p := newPort(t, &Guard{Host: "127.0.0.1"})
+	p := newPort(t, &Access{Host: "127.0.0.1"})
 	p.counters.LogValues = false
 	p.hit(t, "user", 2)
 	if code, body := p.ask("DELETE", "/api/v1/counters"+ann); code != 200 || !strings.Contains(body, `"hits":0`) {
@@ -278,7 +278,7 @@ func (r raced) Inspect(ctx context.Context, key []byte, limits []descriptors.Lim
 }
 
 func TestGrantReportsConcurrentHits(t *testing.T) {
-	p := newPort(t, &Guard{Host: "127.0.0.1"})
+	p := newPort(t, &Access{Host: "127.0.0.1"})
 	p.hit(t, "guest", 1)
 	once := sync.OnceFunc(func() { p.hit(t, "guest", 2) })
 	p.counters.Store = raced{p.counters.Store, once}
@@ -289,7 +289,7 @@ func TestGrantReportsConcurrentHits(t *testing.T) {
 
 // People compare it with what they see in Redis.
 func TestRatelimitKeysAreShownByPrefix(t *testing.T) {
-	p := newPort(t, &Guard{})
+	p := newPort(t, &Access{})
 	p.counters.Rules = inForce{fixture.ConfigWith(t, yaml.Options{Algorithm: descriptors.FixedWindow, Keys: descriptors.Keys{Format: descriptors.KeysOfRatelimit}},
 		"domain: shop\ndescriptors:\n- {key: user, rate_limit: {requests_per_unit: 10, unit: minute}}\n")}
 	if _, body := p.ask("GET", "/api/v1/counters"+ann); !strings.Contains(body, `"key":"shop_user_ann_"`) {

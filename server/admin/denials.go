@@ -10,73 +10,73 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// How many denials are listed, unless it is said, and at most.
+// How many denials are listed by default, and at most.
 const defaultDenials, maxDenials = 20, 1000
 
-// Denials serves GET /api/v1/denials: the last denial of each rule, the newest first, or those of late by minute and
-// descriptor. Values of descriptors, which may be personal, are only for those who ask for them. All fields are needed.
+// Denials serves GET /api/v1/denials: the last denial of each rule, newest first, or recent denials by minute and
+// descriptor. Values of descriptors, which may be personal, are returned only on request. All fields are required.
 type Denials struct {
 	Recorder *denials.Recorder
 	Rules    Rules
 	Since    time.Time        // when the recorder was made
-	Now      func() time.Time // the clock that denials are noted by
+	Now      func() time.Time // the clock of the denials
 }
 
-// DenialsAnswer is what /api/v1/denials answers.
+// DenialsAnswer is the answer of /api/v1/denials.
 type DenialsAnswer struct {
-	Since   float64        `json:"since"` // Unix seconds; nothing is known of what was before
-	Now     float64        `json:"now"`   // likewise, when it was answered
+	Since   float64        `json:"since"` // Unix seconds; earlier denials are unknown
+	Now     float64        `json:"now"`   // Unix seconds, of this answer
 	Denials []DenialAnswer `json:"denials"`
-	More    int            `json:"more"`           // that were left out, of Denials or of Recent
+	More    int            `json:"more"`           // how many Denials or Recent are left out
 	Name    string         `json:"name,omitempty"` // of this weir
 	*RecentAnswer
 }
 
-// RecentAnswer is what it answers besides, without Denials, if it is asked for a descriptor or a time.
+// RecentAnswer takes the place of Denials if a descriptor or a time was requested.
 type RecentAnswer struct {
-	From      float64        `json:"from"` // Unix seconds; 0 for all that is kept
+	From      float64        `json:"from"` // Unix seconds; 0 for all that are kept
 	To        float64        `json:"to"`
-	KeptSince float64        `json:"kept_since"` // nothing is known of what was denied before
+	KeptSince float64        `json:"kept_since"` // earlier denials may be missing
 	Recent    []DenialAnswer `json:"recent"`
 }
 
-// DenialAnswer is a rule that has denied requests or, Shadow, would have: all, or within a minute those of one descriptor or, if
-// values were not asked for, of several; and the last of these denials.
+// DenialAnswer sums up denials: all of a rule or, in Recent, those of a rule, a minute and a descriptor (or, without
+// values, several descriptors). The fields about one denial are those of the last.
 type DenialAnswer struct {
 	First        float64 `json:"first,omitempty"` // Unix seconds, of Recent
-	At           float64 `json:"at"`              // likewise, of the last
+	At           float64 `json:"at"`              // Unix seconds, of the last
 	Domain       string  `json:"domain"`
-	Path         string  `json:"path"`  // as it is stored
+	Path         string  `json:"path"`  // the stored form
 	Limit        string  `json:"limit"` // 10/minute
 	Name         string  `json:"name,omitempty"`
 	Algorithm    string  `json:"algorithm"`
-	Hits         uint64  `json:"hits"`             // that the last asked for
-	Count        uint64  `json:"count"`            // that counted then
+	Hits         uint64  `json:"hits"`             // requested by the last
+	Count        uint64  `json:"count"`            // hits that counted then
 	RetrySeconds *int64  `json:"retry_seconds"`    // from now, until a request like the last would pass; null for never
 	DecidedBy    string  `json:"decided_by"`       // store, deny_cache, look, local, policy
-	Shadow       bool    `json:"shadow,omitempty"` // denied nothing, as shadow mode let it pass
+	Shadow       bool    `json:"shadow,omitempty"` // shadow mode let it pass
 	Quota        bool    `json:"quota,omitempty"`
-	Override     bool    `json:"override,omitempty"` // the request brought the limit with it
-	OverRequests uint64  `json:"over_requests"`      // since the start; denied, unless in shadow mode
+	Override     bool    `json:"override,omitempty"` // the limit came with the request
+	OverRequests uint64  `json:"over_requests"`      // since the start, over the limit: denied, unless in shadow mode
 	OverHits     uint64  `json:"over_hits"`
-	Weir         string  `json:"weir,omitempty"`        // of Recent: that stored it, before this one began
-	Descriptors  int     `json:"descriptors,omitempty"` // of Recent: how many there are that this is of
-	Descriptor   string  `json:"descriptor,omitempty"`  // of the last, if values were asked for
+	Weir         string  `json:"weir,omitempty"`        // of Recent: the weir that stored it, before this one began
+	Descriptors  int     `json:"descriptors,omitempty"` // of Recent: how many descriptors it sums up
+	Descriptor   string  `json:"descriptor,omitempty"`  // of the last, if values were requested
 }
 
-func (d *Denials) handler(g *Guard) http.HandlerFunc {
-	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) { return d.answer(r, g) })
+func (d *Denials) handler(access *Access) http.HandlerFunc {
+	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) { return d.answer(r, access) })
 }
 
-func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
+func (d *Denials) answer(r *http.Request, access *Access) (*DenialsAnswer, error) {
 	parameters, err := parametersOnly(r, "domain", "path", "values", "n", "descriptor", "from", "to")
 	if err != nil {
 		return nil, err
 	}
 	now := d.Now()
 	f, n, err := filterOf(parameters, now)
-	if err == nil && (f.Values || f.Descriptor != nil) { // whoever finds denials by a value knows that it was there
-		err = g.mayRead(r)
+	if err == nil && (f.Values || f.Descriptor != nil) { // finding a denial by a value reveals the value
+		err = access.mayRead(r)
 	}
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 		kept := max(a.Since, seconds(since))
 		a.RecentAnswer = &RecentAnswer{From: seconds(f.From), To: seconds(f.To), KeptSince: kept, Recent: denialAnswers(all, now)}
 	}
-	if config := d.Rules.Config(); len(all) == 0 && config != nil { // a rule that is not there never denies
+	if config := d.Rules.Config(); len(all) == 0 && config != nil { // a rule that does not exist never denies
 		if _, err := ruleAt(config, f.Domain, f.Path); err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (d *Denials) answer(r *http.Request, g *Guard) (*DenialsAnswer, error) {
 	return a, nil
 }
 
-// filterOf reads which denials are asked for, and how many.
+// filterOf reads the filter, and how many denials to list.
 func filterOf(parameters historyapi.Parameters, now time.Time) (f denials.Filter, n int, err error) {
 	f = denials.Filter{Domain: parameters.Get("domain"), Path: parameters.Get("path")}
 	if n, err = parameters.Number("n", defaultDenials, maxDenials); err != nil {
@@ -141,7 +141,7 @@ func denialAnswers(all []denials.Summary, now time.Time) []DenialAnswer {
 			a.First = seconds(s.First)
 		}
 		if wait := last.RetryAfter(now); wait != backend.Never {
-			whole := int64((wait + time.Second - 1) / time.Second) // so that a client that waits as long does not come too early
+			whole := int64((wait + time.Second - 1) / time.Second) // rounded up, so that a client that waits as long is not too early
 			a.RetrySeconds = &whole
 		}
 	}

@@ -14,26 +14,26 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// maxExports is how many exports there are at a time. They take long, as long as their readers do, and little memory.
+// maxExports is how many exports may run concurrently. They last as long as their readers, and take little memory.
 const maxExports = 1
 
-// ExportTrailer is the HTTP trailer that ends an export: a [historyapi.Exported] in JSON, percent-escaped. An export without
-// it is not whole, nor is one whose body has no end.
+// ExportTrailer is the HTTP trailer at the end of an export: a [historyapi.Exported] in JSON, percent-escaped. An
+// export without it, or whose body has no end, is incomplete.
 const ExportTrailer = "Weir-Exported"
 
-// exportHandler writes exports of the history.
+// exportHandler serves exports of the history.
 func exportHandler(p *Parts) http.HandlerFunc {
-	turns := make(connlimit.Semaphore, maxExports)
+	semaphore := make(connlimit.Semaphore, maxExports)
 	return func(w http.ResponseWriter, r *http.Request) {
 		parameters, err := parametersOf(r)
 		switch {
 		case err != nil:
 		case p.History == nil:
 			err = p.errNoHistory()
-		case !turns.Acquire(r.Context(), maxWaitingTime):
+		case !semaphore.Acquire(r.Context(), queueTimeout):
 			err = refuse(http.StatusServiceUnavailable, "Another export of the history is being read.")
 		default:
-			defer turns.Release()
+			defer semaphore.Release()
 			err = export(w, r, p.History, parameters)
 		}
 		if err != nil {
@@ -42,8 +42,8 @@ func exportHandler(p *Parts) http.HandlerFunc {
 	}
 }
 
-// export writes an export for as long as its reader reads. One that fails once something has been sent is cut off, so
-// that nobody takes it for whole.
+// export writes an export for as long as its reader reads. If it fails after the first byte, the connection is closed,
+// so that nobody takes the export for complete.
 func export(w http.ResponseWriter, r *http.Request, h *historyapi.History, parameters historyapi.Parameters) error {
 	format, err := transfer.ParseFormat(cmp.Or(parameters.Get("format"), string(transfer.CSV)))
 	if err != nil {
@@ -56,9 +56,9 @@ func export(w http.ResponseWriter, r *http.Request, h *historyapi.History, param
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Trailer", ExportTrailer)
-	// The server's own bound began with the request. A server that cannot be told keeps it.
+	// The server's own write deadline began with the request. A server that does not support another keeps it.
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(maxQuestionTime))
+	_ = control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	out := &deadlineWriter{w: w, control: control}
 	done, err := h.Export(r.Context(), parameters, format, out)
 	if err == nil {
@@ -67,13 +67,13 @@ func export(w http.ResponseWriter, r *http.Request, h *historyapi.History, param
 		return nil
 	}
 	if out.begun {
-		panic(http.ErrAbortHandler) // net/http's way to cut an answer off: it ends this connection, and is not logged
+		panic(http.ErrAbortHandler) // makes net/http close this connection without a log line
 	}
 	w.Header().Del("Trailer")
 	return err
 }
 
-// deadlineWriter gives the reader of a long answer time for each part of it, which the server's own bound would not.
+// deadlineWriter sets a write deadline for each part of a long answer, in place of the server's for the whole.
 type deadlineWriter struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -82,7 +82,7 @@ type deadlineWriter struct {
 
 func (d *deadlineWriter) Write(text []byte) (int, error) {
 	d.begun = true
-	_ = d.control.SetWriteDeadline(time.Now().Add(maxReadingTime)) // while the store reads, there is none
+	_ = d.control.SetWriteDeadline(time.Now().Add(readTimeout)) // no deadline runs while the store reads
 	n, err := d.w.Write(text)
 	if err != nil {
 		return n, fmt.Errorf("the reader is gone, or too slow: %w", err)

@@ -7,14 +7,14 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// QuotaAnswer is what /api/v1/quota answers: the buckets of Envoys that limit by themselves, the hungriest first.
+// QuotaAnswer is the answer of /api/v1/quota: the buckets of Envoys with RLQS, those with the highest demand first.
 type QuotaAnswer struct {
 	Streams int           `json:"streams"`
-	Buckets []rlqs.Bucket `json:"buckets"` // with their descriptors if values were asked for
-	More    int           `json:"more"`    // that were left out
+	Buckets []rlqs.Bucket `json:"buckets"` // with descriptors if values were requested
+	More    int           `json:"more"`    // how many are left out
 }
 
-func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
+func quotaHandler(quotas *rlqs.Service, access *Access) http.HandlerFunc {
 	return serveJSON("", func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOnly(r, "domain", "n", "values")
 		switch {
@@ -29,7 +29,7 @@ func quotaHandler(quotas *rlqs.Service, g *Guard) http.HandlerFunc {
 		}
 		values, err := parameters.Bool("values", false)
 		if err == nil && values {
-			err = g.mayRead(r)
+			err = access.mayRead(r)
 		}
 		if err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 
 func TestQuotaValuesNeedTheReadToken(t *testing.T) {
 	quotas := rlqs.New(limit.New(nil, limit.Options{}, hits.New(0)), rlqs.Options{Log: slog.New(slog.DiscardHandler)})
-	port := httptest.NewServer(quotaHandler(quotas, &Guard{Host: "192.0.2.1", ReadFile: "missing"}))
+	port := httptest.NewServer(quotaHandler(quotas, &Access{Host: "192.0.2.1", ReadFile: "missing"}))
 	defer port.Close()
 	for query, want := range map[string]int{"": 200, "?domain=shop&n=5": 200, "?n=0": 400, "?m=1": 400, "?values=maybe": 400, "?values=true": 403} {
 		answer, err := http.Get(port.URL + query)

@@ -75,10 +75,10 @@ var refusals = map[string]string{
 
 // A script tells by the status whether it or weir is at fault, and people by the sentence what is right.
 func TestBadQueriesAreRefusedWithASentence(t *testing.T) {
-	g := &Guard{Host: "127.0.0.1"}
+	g := &Access{Host: "127.0.0.1"}
 	p := newPort(t, g)
 	rules := p.counters.Rules
-	p.Handler = serving(Parts{Counters: p.counters, Guard: g, Rules: rules, History: threeMonths(t).History,
+	p.Handler = serving(Parts{Counters: p.counters, Access: g, Rules: rules, History: threeMonths(t).History,
 		Denials: &Denials{Recorder: denials.New(), Rules: rules, Now: func() time.Time { return noon }}})
 	for question, want := range refusals {
 		method, path, found := strings.Cut(question, " ")
@@ -93,8 +93,8 @@ func TestBadQueriesAreRefusedWithASentence(t *testing.T) {
 }
 
 func TestQueriesWithoutAStoreAreRefused(t *testing.T) {
-	p := newPort(t, &Guard{})
-	p.Handler = serving(Parts{Counters: p.counters, Guard: &Guard{}, NoHistory: "set this"})
+	p := newPort(t, &Access{})
+	p.Handler = serving(Parts{Counters: p.counters, Access: &Access{}, NoHistory: "set this"})
 	for _, question := range []string{"history/top", "history/export", "counters/top?domain=shop&from=-1h"} {
 		if code, body := p.ask("GET", "/api/v1/"+question); code != 404 || body != "This weir keeps no history: set this." {
 			t.Errorf("a weir without a history answers %s with %d %s, want 404 and that", question, code, body)

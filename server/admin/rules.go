@@ -15,21 +15,21 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Rules knows the configuration in force, nil before the first.
+// Rules has the configuration in force, nil before the first.
 type Rules interface{ Config() *descriptors.Config }
 
-// RuleAnswer is a rule as /api/v1/rules answers it.
+// RuleAnswer is a rule in the answer of /api/v1/rules.
 type RuleAnswer struct {
 	Domain    string      `json:"domain"`
-	Path      string      `json:"path"` // escaped, as it is stored
+	Path      string      `json:"path"` // the stored form, escaped
 	Limits    []RuleLimit `json:"limits"`
-	Each      []string    `json:"each"` // keys whose values have counters of their own
+	Each      []string    `json:"each"` // keys that have a counter for each of their values
 	Shadow    bool        `json:"shadow"`
 	Unlimited bool        `json:"unlimited"`
 	Quota     bool        `json:"quota"`
 }
 
-// RuleLimit is a limit of a rule, as /api/v1/rules answers it.
+// RuleLimit is a limit of a rule in the answer of /api/v1/rules.
 type RuleLimit struct {
 	Text      string `json:"text"` // 10/minute
 	Requests  uint64 `json:"requests"`
@@ -37,18 +37,18 @@ type RuleLimit struct {
 	Burst     uint64 `json:"burst,omitempty"` // of a token bucket
 	Algorithm string `json:"algorithm"`
 	Name      string `json:"name"`
-	Bound     string `json:"bound"` // how many are admitted in any window at most, for people
+	Bound     string `json:"bound"` // how many hits any window admits at most, for people
 }
 
-// RulesAnswer is what /api/v1/rules answers.
+// RulesAnswer is the answer of /api/v1/rules.
 type RulesAnswer struct {
 	Loaded int64        `json:"loaded"` // Unix seconds; 0 if nothing is loaded
-	Serves []string     `json:"serves"` // of counters, denials, history and rules
+	Serves []string     `json:"serves"` // which of counters, denials, history and rules
 	Rules  []RuleAnswer `json:"rules"`  // by domain and path
 }
 
-// rulesHandler answers with the rules in force, and with what the page can ask this port about. There may be ten thousand
-// rules, and the page asks every few seconds: a client that knows them already is told only that.
+// rulesHandler serves the rules in force, and what the page can request from this port. With ten thousand rules and a
+// request every few seconds, an ETag saves sending them again.
 func rulesHandler(p *Parts) http.HandlerFunc {
 	serves := []string{}
 	for what, served := range map[string]bool{"rules": p.Rules != nil, "history": p.History != nil, "denials": p.Denials != nil,
@@ -80,7 +80,7 @@ func rulesHandler(p *Parts) http.HandlerFunc {
 	}
 }
 
-// sortedRules returns the rules by domain and path; none of nil.
+// sortedRules returns the rules by domain and path; none for nil.
 func sortedRules(config *descriptors.Config) []*descriptors.Rule {
 	return slices.SortedStableFunc(slices.Values(config.Rules()), func(a, b *descriptors.Rule) int {
 		return cmp.Or(cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Path, b.Path))
@@ -88,7 +88,7 @@ func sortedRules(config *descriptors.Config) []*descriptors.Rule {
 }
 
 func ruleAnswer(r *descriptors.Rule) RuleAnswer {
-	a := RuleAnswer{Domain: r.Domain, Path: r.Path, Limits: []RuleLimit{}, Each: eachOf(r),
+	a := RuleAnswer{Domain: r.Domain, Path: r.Path, Limits: []RuleLimit{}, Each: perValueKeys(r),
 		Shadow: r.Shadow, Unlimited: r.Unlimited, Quota: r.Quota}
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -99,9 +99,9 @@ func ruleAnswer(r *descriptors.Rule) RuleAnswer {
 	return a
 }
 
-// eachOf returns the keys of a rule whose values have counters of their own: those without a configured value, and those
-// with a pattern that its values do not share.
-func eachOf(r *descriptors.Rule) []string {
+// perValueKeys returns the keys of a rule that have a counter for each of their values: keys without a configured value, and
+// those with a pattern, unless its values share a counter.
+func perValueKeys(r *descriptors.Rule) []string {
 	each := []string{}
 	for entry, segment := range strings.Split(r.Path, "/") {
 		key, value, configured := strings.Cut(segment, "=")
@@ -112,8 +112,8 @@ func eachOf(r *descriptors.Rule) []string {
 	return each
 }
 
-// rlconfigHandler writes the limits in force in the lines of envoyproxy/ratelimit, which tools print, sorted. Without a
-// configuration there are none.
+// rlconfigHandler lists the limits in force, sorted, in the format of envoyproxy/ratelimit, which tools print. Without
+// a configuration the list is empty.
 func rlconfigHandler(r Rules) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var b strings.Builder
@@ -125,11 +125,10 @@ func rlconfigHandler(r Rules) http.HandlerFunc {
 	}
 }
 
-// writeRule writes a line for each of the rule's limits. Only what envoyproxy/ratelimit does not know comes behind its
-// line.
+// writeRule writes a line for each of the rule's limits. What envoyproxy/ratelimit does not have comes at the end.
 func writeRule(b *strings.Builder, r *descriptors.Rule) {
 	line := func(unit string, requests uint64, multiplier uint32) {
-		fmt.Fprintf(b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t", dotted(r), unit, requests, r.Shadow, r.Quota)
+		fmt.Fprintf(b, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t", dottedName(r), unit, requests, r.Shadow, r.Quota)
 		if multiplier > 1 {
 			fmt.Fprintf(b, ", unit_multiplier: %d", multiplier)
 		}
@@ -143,8 +142,8 @@ func writeRule(b *strings.Builder, r *descriptors.Rule) {
 	}
 }
 
-// dotted returns a rule's path as envoyproxy/ratelimit writes it: shop.user.path_/pay.
-func dotted(r *descriptors.Rule) string {
+// dottedName returns a rule's path as envoyproxy/ratelimit writes it: shop.user.path_/pay.
+func dottedName(r *descriptors.Rule) string {
 	name := r.Domain
 	for segment := range strings.SplitSeq(r.Path, "/") {
 		key, value, hasValue := strings.Cut(segment, "=")

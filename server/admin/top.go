@@ -13,39 +13,39 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// TopAnswer is who took the most: the keys of this process of late, or the values of all weirs in a range of the history.
-// Hits are lower bounds.
+// TopAnswer lists the heaviest keys of this process in the last minute, or the heaviest values of all weirs in a range
+// of the history. Hits are lower bounds.
 type TopAnswer struct {
 	Domain string `json:"domain"`
-	Path   string `json:"path"`   // as it is stored; "" for all
+	Path   string `json:"path"`   // the stored form; "" for all
 	Source string `json:"source"` // process or history
 	By     string `json:"by"`     // hits, or an outcome
 	From   int64  `json:"from"`   // Unix seconds
 	To     int64  `json:"to"`
 	Found  int    `json:"found"`
-	// Missing is by how much hits may be higher than they are listed: a key that is not there had no more. It is that of
-	// what By says, and nil of the history, which keeps none of it.
+	// Missing is by how much the hits of a row may be too low, as By counts them; a key that is not listed had at most
+	// as many. It is nil for the history, which does not keep it.
 	Missing  *uint64  `json:"missing,omitempty"`
 	Warnings []string `json:"warnings"`
 	Top      []TopRow `json:"top"` // the most first
 }
 
-// TopRow is one key, or one value of a rule.
+// TopRow is a key or, of the history, a value of a rule.
 type TopRow struct {
-	Descriptor string `json:"descriptor"`       // of the history, the entries that the rule keeps apart
-	Shared     bool   `json:"shared,omitempty"` // a pattern stands in it for all values that fit
+	Descriptor string `json:"descriptor"`       // of the history: the entries whose values the rule keeps
+	Shared     bool   `json:"shared,omitempty"` // the descriptor has a pattern that stands for all matching values
 	Path       string `json:"path"`
-	Limit      string `json:"limit,omitempty"` // 10/minute, the strictest; of the process alone, as what follows
+	Limit      string `json:"limit,omitempty"` // 10/minute, the strictest; like the next two, of the process alone
 	Algorithm  string `json:"algorithm,omitempty"`
 	Burst      uint64 `json:"burst,omitempty"` // of a token_bucket
 	historyapi.RankedHits
 }
 
-// topHandler answers who takes the most. The history is asked one question at a time.
+// topHandler lists the heaviest keys. Only one request at a time reads the history.
 func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
-	turns := make(connlimit.Semaphore, 1)
+	semaphore := make(connlimit.Semaphore, 1)
 	return serveJSON(historyError, func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		if err := p.Guard.mayRead(r); err != nil {
+		if err := p.Access.mayRead(r); err != nil {
 			return nil, err
 		}
 		parameters, err := parametersOnly(r, "domain", "path", "n", "by", "from", "to", "tz")
@@ -72,17 +72,17 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 		switch {
 		case p.History == nil:
 			return nil, p.errNoHistory()
-		case !turns.Acquire(r.Context(), maxWaitingTime):
+		case !semaphore.Acquire(r.Context(), queueTimeout):
 			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
 		}
-		defer turns.Release()
-		ctx, cancel := context.WithTimeout(r.Context(), maxReadingTime)
+		defer semaphore.Release()
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 		defer cancel()
 		return topOfHistory(ctx, p.History, parameters, n)
 	})
 }
 
-// topOfProcess answers from what this process was asked in the last minute.
+// topOfProcess answers from the last minute of this process.
 func (c *Counters) topOfProcess(config *descriptors.Config, parameters historyapi.Parameters, n int) (a TopAnswer, err error) {
 	a = TopAnswer{Domain: parameters.Get("domain"), Source: "process", Warnings: []string{}, Top: []TopRow{}}
 	if a.By, err = parameters.By(); err != nil {
@@ -95,7 +95,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, parameters historyap
 	top := c.Recorder.TopKeys(now)
 	a.From, a.To, a.Missing = max(top.Since.Unix(), c.Since.Unix()), now.Unix()+1, &top.Missing
 	if a.By == "over" || a.By == "shadow" {
-		a.Missing = &top.MissingBeyond
+		a.Missing = &top.MissingOverLimit
 	}
 	for i := range top.Keys {
 		key := &top.Keys[i]
@@ -116,7 +116,7 @@ func (c *Counters) topOfProcess(config *descriptors.Config, parameters historyap
 	return a, nil
 }
 
-// pathOf returns the path that is asked for, as it is stored, "" for all. Its error says why nothing is counted there.
+// pathOf returns the stored form of a requested path, "" for all. Its error says why nothing is counted there.
 func pathOf(config *descriptors.Config, domain, asked string) (path string, err error) {
 	r, err := ruleAt(config, domain, asked)
 	switch {
@@ -129,8 +129,8 @@ func pathOf(config *descriptors.Config, domain, asked string) (path string, err 
 	return r.Path, nil
 }
 
-// ruleAt returns the rule with a path, in a domain or, if that is "", in any; nil if the path is "". Its error says that
-// no file configures the domain, or no rule has the path.
+// ruleAt returns the rule with a path, in a domain or, if that is "", in any; nil if the path is "". Its error says
+// that no file configures the domain, or no rule has the path.
 func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule, error) {
 	found := config.Match(domain, nil).Found
 	if domain != "" && (found == descriptors.UnknownDomain || found == descriptors.BrokenDomain) {
@@ -151,9 +151,9 @@ func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule,
 	return nil, refuse(http.StatusNotFound, "No rule%s has the path %s; weir check DIR lists the rules.", where, descriptors.Abbreviate(path))
 }
 
-// topOfHistory answers from what all weirs have kept of the values of rules.
+// topOfHistory answers from the history of all weirs.
 func topOfHistory(ctx context.Context, h *historyapi.History, parameters historyapi.Parameters, n int) (a TopAnswer, err error) {
-	parameters["n"] = []string{fmt.Sprint(historyapi.MaxRows)} // rules that keep no values are among them
+	parameters["n"] = []string{fmt.Sprint(historyapi.MaxRows)} // some of its rows are of rules that keep no values
 	top, err := h.Top(ctx, parameters)
 	if err != nil {
 		return a, err

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTopServesTheLargestKeys(t *testing.T) {
-	p := newPort(t, &Guard{})
+	p := newPort(t, &Access{})
 	p.hit(t, "user", 9)
 	for range 5 {
 		p.hit(t, "guest", 2)
@@ -41,7 +41,7 @@ func TestTopReadsTheHistory(t *testing.T) {
 		hit{history.ID{Domain: "shop", Path: "user", Value: "user=a%2Fb"}, ago, 7},
 		hit{history.ID{Domain: "shop", Path: "user", Value: "user=bob", Outcome: history.Over}, ago, 9},
 		hit{history.ID{Domain: "shop", Path: "user", Value: history.OtherValue}, ago, 5})
-	p := newPort(t, &Guard{})
+	p := newPort(t, &Access{})
 	p.Handler = serving(Parts{Counters: p.counters, History: k.History})
 	const want = `"source":"history","by":"hits","from":1795258800,"to":1795262460,"found":3,"warnings":[],"top":[` +
 		`{"descriptor":"user=bob","path":"user","hits":9,"within":0,"over":9,"shadow":0,"degraded":0,"near":0},` +

@@ -47,8 +47,8 @@ func TestAnswerHoldsItsSemaphoreUntilRead(t *testing.T) {
 		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
 		{"/api/v1/denials", "/rlconfig", "/", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
 		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxProfiles, connlimit.ProfileTime, "4 other answers"},
-		{history, history, export, maxHistoryAnswers, maxReadingTime, "2 other answers"},
-		{export, export, history, maxExports, maxReadingTime, "Another export of the history is being read"},
+		{history, history, export, maxHistoryAnswers, readTimeout, "2 other answers"},
+		{export, export, history, maxExports, readTimeout, "Another export of the history is being read"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			port := serving(Parts{Metrics: text, Stats: text, Rules: inForce{}, Profiles: true, History: threeMonths(t).History,
@@ -66,7 +66,7 @@ func TestAnswerHoldsItsSemaphoreUntilRead(t *testing.T) {
 				}
 			}
 			began, w := time.Now(), get(port, c.asked)
-			if waited := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") != "10" || waited != maxWaitingTime ||
+			if waited := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") != "10" || waited != queueTimeout ||
 				!strings.HasPrefix(w.Body.String(), c.busy) {
 				t.Errorf("beside %d answers of %s that nobody reads %s got, after %v, %d %v %s; want 503 and when to come back, since each "+
 					"answer that is held takes memory of the limiter", c.turns, c.read, c.asked, waited, w.Code, w.Header(), w.Body)
@@ -74,7 +74,7 @@ func TestAnswerHoldsItsSemaphoreUntilRead(t *testing.T) {
 			if w := get(port, c.beside); w.Code != 200 {
 				t.Errorf("beside %s that nobody reads %s got %d %s", c.read, c.beside, w.Code, w.Body)
 			}
-			time.AfterFunc(maxWaitingTime/2, func() { close(readers[0].letGo) })
+			time.AfterFunc(queueTimeout/2, func() { close(readers[0].letGo) })
 			if w := get(port, c.asked); w.Code != 200 {
 				t.Errorf("%s that could wait for a reader of %s got %d %s; want an answer once another is read", c.asked, c.read, w.Code, w.Body)
 			}

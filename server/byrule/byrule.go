@@ -1,6 +1,6 @@
-// Package byrule keeps something for each rule of the configuration in force, and for what no rule matches in each of its
-// domains and in none. A rule keeps what it has across reloads; one that is gone is forgotten ten minutes later. Entries
-// are made at a reload, so their number never grows with the names that requests bring.
+// Package byrule keeps a value for each rule of the configuration in force, for the unmatched descriptors of each of
+// its domains, and for unknown domains. Values survive reloads; those of removed rules are deleted ten minutes later.
+// Entries are made at reloads, so their number does not grow with requests.
 package byrule
 
 import (
@@ -12,42 +12,43 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Grace is how long an entry stays once a sweep has found that its rule is gone: far longer than any request runs.
+// Grace is how long an entry stays after a sweep has found that its rule is gone: far longer than any request takes.
 const Grace = 10 * time.Minute
 
-// Name finds an entry. Descriptors without a rule have the path descriptors.UnmatchedPath in their domain, or in descriptors.UnknownDomainName.
+// Name identifies an entry. Unmatched descriptors have the path descriptors.UnmatchedPath in their domain, or in
+// descriptors.UnknownDomainName.
 type Name struct{ Domain, Path string }
 
-// Entry is what is kept for a rule, or for what no rule matches.
+// Entry holds the value of a rule, or of unmatched descriptors.
 type Entry[T any] struct {
-	Value T // first, as it is all that requests fetch
+	Value T // the first field, as requests need nothing else
 	Name
 
 	// Guarded by Registry.mu:
-	inForce bool      // the latest table has it
-	gone    time.Time // when a sweep first found that the latest table has not; zero while it has
+	inForce bool      // it is in the latest table
+	gone    time.Time // when a sweep first found it missing in the latest table; zero while it is there
 	overdue bool      // the last sweep found it gone for Grace
 }
 
 // Registry holds the entries. Its methods may be called by any number of goroutines.
 type Registry[T any] struct {
-	prepare func(*Entry[T], *descriptors.Rule) // a new entry; nil if its zero value is ready
+	prepare func(*Entry[T], *descriptors.Rule) // initializes a new entry; nil if the zero value is ready
 
 	mu      sync.Mutex
 	entries map[Name]*Entry[T]
 }
 
-// New makes a registry. prepare, if not nil, must not wait; it is given each new entry and its rule, nil for no rule.
+// New makes a registry. prepare, if not nil, is called with each new entry and its rule, nil for no rule. It must not block.
 func New[T any](prepare func(e *Entry[T], rule *descriptors.Rule)) *Registry[T] {
 	return &Registry[T]{prepare: prepare, entries: make(map[Name]*Entry[T])}
 }
 
-// Table finds the entries for the descriptors of one configuration. Tables before and after it find the same ones.
+// Table finds the entries for the descriptors of one configuration. Tables share the entries of a rule.
 type Table[T any] struct {
 	entries []*Entry[T] // by [descriptors.Config.Place]
 }
 
-// Table makes the table of a configuration that is about to be put in force, broken domains included.
+// Table makes the table of a configuration that is about to be put in force, with its broken domains.
 func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +67,7 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	return t
 }
 
-// entry returns the entry of a name in force, made if there is none; rule is nil for what no rule matches.
+// entry returns the entry of a name in force, and makes it if needed; rule is nil for unmatched descriptors.
 func (r *Registry[T]) entry(name Name, rule *descriptors.Rule) *Entry[T] {
 	e := r.entries[name]
 	if e == nil {
@@ -80,18 +81,18 @@ func (r *Registry[T]) entry(name Name, rule *descriptors.Rule) *Entry[T] {
 	return e
 }
 
-// At returns what is kept at a place. It neither waits nor allocates.
+// At returns the value at a place. It neither blocks nor allocates.
 func (t *Table[T]) At(place int) *T { return &t.entries[place].Value }
 
-// All returns the entries of the latest table, and of rules that are gone and not forgotten yet, in no particular order.
+// All returns the entries of the latest table, and those of removed rules that Sweep has not deleted, in no particular order.
 func (r *Registry[T]) All() []*Entry[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.AppendSeq(make([]*Entry[T], 0, len(r.entries)), maps.Values(r.entries))
 }
 
-// Sweep forgets the entries whose rules are gone for Grace: at the second sweep that finds it so, as the whole process
-// may have stood still before the first, and with it requests that still use the entry.
+// Sweep deletes the entries whose rules have been gone for Grace, at the second sweep that finds so: the process may
+// have been suspended before the first, together with requests that still use the entry.
 func (r *Registry[T]) Sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

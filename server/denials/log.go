@@ -9,11 +9,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxLines is how many lines an interval may have, so that a thousand rules that deny do not fill a disk.
+// maxLines is how many lines an interval may have, so that a thousand denying rules do not fill a disk.
 const maxLines = 10
 
-// Log logs a sample of the denials: at the end of each interval a line of each rule that has denied since its last, of
-// ten rules at most. The others have theirs at the end of a later one.
+// Log logs a sample of the denials: at the end of each interval one line for each rule that has denied since its last
+// line, for at most ten rules. The others follow at the end of a later interval.
 type Log struct {
 	Recorder *Recorder
 	Interval time.Duration // 0 logs nothing
@@ -45,16 +45,16 @@ func (l *Log) logSample() {
 		if !ok || s.Requests == t.logged || lines == maxLines {
 			continue
 		}
-		message := "requests are denied: a limit is reached"
+		message := "requests denied"
 		if s.Shadow {
-			message = "requests would be denied, were it not for shadow mode: a limit is reached"
+			message = "requests over a limit passed in shadow mode"
 		}
-		about := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
+		attrs := []any{"domain", s.Domain, "rule", descriptors.ReadablePath(s.Path), "limit", s.Last.Limit.String(),
 			"requests", s.Requests - t.logged, "decided_by", s.Last.Source.String()}
 		if l.Values {
-			about = append(about, "descriptor", s.Descriptor)
+			attrs = append(attrs, "descriptor", s.Descriptor)
 		}
-		l.To.Info(message, about...)
+		l.To.Info(message, attrs...)
 		t.logged = s.Requests
 		lines++
 	}

@@ -43,7 +43,7 @@ func TestRuleLogsItsDenialsEachInterval(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 		})
-		const line = `level=INFO msg="requests are denied: a limit is reached" domain=shop rule=user limit=2/minute requests=`
+		const line = `level=INFO msg="requests denied" domain=shop rule=user limit=2/minute requests=`
 		want := []string{line + "60 decided_by=store", line + "60 decided_by=store", line + "5 decided_by=store"}
 		if !slices.Equal(lines, want) {
 			t.Errorf("of 125 seconds of denials are logged\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
@@ -58,7 +58,7 @@ func TestLogHasValuesOnlyOnRequest(t *testing.T) {
 			w.deny(time.Now(), 2, true, entry("user", "ann\nlevel=ERROR \x1b[2J"))
 			time.Sleep(2 * time.Minute)
 		})
-		want := `level=INFO msg="requests would be denied, were it not for shadow mode: a limit is reached" domain=shop rule=user limit=2/minute ` +
+		want := `level=INFO msg="requests over a limit passed in shadow mode" domain=shop rule=user limit=2/minute ` +
 			`requests=1 decided_by=store descriptor="user=ann\nlevel=ERROR \x1b[2J"`
 		if len(lines) != 1 || lines[0] != want {
 			t.Errorf("logged is\n%s\nwant\n%s", strings.Join(lines, "\n"), want)

@@ -11,36 +11,36 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// At most 8,192 groups are kept, in 3 MiB: each takes a slot for every 384 bytes. Their map takes some 300 KiB.
+// At most 8,192 groups are kept, in 3 MiB: a group takes a slot for every 384 bytes. Their map takes some 300 KiB.
 const (
 	slots      = 8 << 10
 	slotBytes  = 384
-	groupBytes = 240 // of one without its descriptor
+	groupBytes = 240 // of a group without its descriptor
 )
 
-// recent keeps the newest groups, in the order in which they began.
+// recent keeps the newest groups, ordered by their first denial.
 type recent struct {
 	seed maphash.Seed
 
-	mu     sync.Mutex // protects what follows; a request holds it for a fraction of a microsecond
-	next   uint64     // slot of the ring, modulo slots
+	mu     sync.Mutex // guards the fields below; a request holds it for a fraction of a microsecond
+	next   uint64     // the next slot of the ring, modulo slots
 	ring   [slots]*group
-	byHash map[uint64]*group // those that are kept, the last of each hash
-	since  time.Time         // every denial from then on is kept
+	byHash map[uint64]*group // the groups in the ring, the newest of each hash
+	since  time.Time         // all denials from then on are kept
 }
 
-// group is the denials of one descriptor by one limit of a rule within a minute of the clock.
+// group holds the denials of one descriptor by one limit of a rule within a minute of the clock.
 type group struct {
 	tally
 	of      *ruleTally
 	minute  int64
 	hash    uint64
-	entries []uint64     // the hash of each, by which a descriptor is found that is longer than what is kept of it
-	stored  bool         // by Store, which alone uses it
+	entries []uint64     // the hash of each entry, to find descriptors that were cut
+	stored  bool         // used by Store alone
 	first   atomic.Int64 // Unix nanoseconds
 }
 
-// add adds a denial to its group, or begins one. So a key that is denied all the time takes the room of one denial.
+// add adds a denial to its group, or begins one. A key that is denied all the time thus takes one group a minute.
 func (r *recent) add(of *ruleTally, d *Denial, descriptor descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], descriptor), d.At.Unix()/60, d.At.UnixNano()
@@ -59,7 +59,7 @@ func (r *recent) add(of *ruleTally, d *Denial, descriptor descriptors.Descriptor
 	g.add(d, descriptor)
 }
 
-// groupHash returns the hash of a denial's group. Denials by the store, and by what this process knows from it, are of one.
+// groupHash returns the hash of a denial's group. Denials by the store and by the deny cache share a group.
 func (r *recent) groupHash(of *ruleTally, d *Denial, minute int64, entries []uint64) uint64 {
 	source := max(d.Source, backend.FromLook)
 	hash := maphash.Comparable(r.seed, of) ^ d.Limit.Requests ^ uint64(d.Limit.Window) ^ uint64(minute)<<8 ^ uint64(source)
@@ -102,7 +102,7 @@ func (r *recent) hashes(dst []uint64, descriptor descriptors.Descriptor) []uint6
 	return dst
 }
 
-// lineKey tells lines of an answer without descriptors apart.
+// lineKey identifies a line of an answer without descriptors.
 type lineKey struct {
 	of     *ruleTally
 	minute int64
@@ -110,11 +110,11 @@ type lineKey struct {
 	source backend.Source
 }
 
-// Recent returns up to n recent denials that a filter matches, by minute, limit and, if values are asked for, descriptor: the
-// latest begun first; how many more there are; and since when all are kept, zero if none is evicted.
+// Recent returns up to n recent denials that match a filter, latest begun first, grouped by minute, limit and, if
+// values are requested, descriptor; how many more there are; and since when all denials are kept, zero if none was evicted.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
-	kept, since := r.recent.inOrder()
+	kept, since := r.recent.snapshot()
 	lines := make(map[lineKey]int)
 	for _, g := range slices.Backward(kept) {
 		missing := func(entry uint64) bool { return !slices.Contains(g.entries, entry) }

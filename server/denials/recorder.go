@@ -11,15 +11,15 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// Recorder keeps denials by rule, beyond reloads. Its methods may be called by any number of goroutines.
+// Recorder keeps denials by rule, across reloads. Its methods may be called by any number of goroutines.
 type Recorder struct {
-	Weir string // the name of this process, for what it stores
+	Weir string // the name of this process, for stored denials
 
 	rules  *byrule.Registry[ruleDenials]
 	recent recent
 }
 
-// ruleDenials are those of a rule: what was denied, and what shadow mode let through.
+// ruleDenials are a rule's tallies: of denials, and of those that shadow mode let through.
 type ruleDenials [2]ruleTally
 
 // ruleTally is the tally of a rule, with or without shadow mode.
@@ -27,8 +27,8 @@ type ruleTally struct {
 	tally
 	rule   byrule.Name
 	shadow bool
-	weir   string // of restored denials: who denied
-	logged uint64 // requests that Log has told of, used by it alone
+	weir   string // the weir that denied, for restored denials
+	logged uint64 // requests that are logged; used by Log alone
 }
 
 // tally counts denials, and keeps the last.
@@ -37,14 +37,14 @@ type tally struct {
 	last           atomic.Pointer[lastDenial] // nil before the first
 }
 
-// lastDenial is a denial that is kept. It never changes.
+// lastDenial is a stored denial. It is immutable.
 type lastDenial struct {
 	Denial
 	descriptor string
 }
 
-// maxLag is by how much the newest denial may be later than the one that is kept as the last: a rule that denies
-// thousands of requests a second pays for counting them, and for writing down one in a while.
+// maxLag is how much newer than the stored last denial the true one may be: a rule that denies thousands of requests a
+// second always counts, but stores a denial only once in a while.
 const maxLag = time.Millisecond
 
 // New makes a recorder.
@@ -64,12 +64,12 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Note counts a denial by the rule at a place of the table's configuration, and keeps it as the rule's last and among the
-// recent ones, unless what is kept is less than a millisecond older. It waits only for a rule's first denial and for
-// other denials, and allocates only for those that it keeps.
-func (t *Table) Note(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
+// Record counts a denial by the rule at a place of the table's configuration. It stores it as the rule's last and among
+// the recent ones, unless the stored one is less than a millisecond older. It blocks only for a rule's first denial
+// and for other denials, and allocates only for denials that it stores.
+func (t *Table) Record(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
 	if place == 0 {
-		return // of an unknown domain: nothing is limited there
+		return // an unknown domain, which has no limits
 	}
 	of := &t.rules.At(place)[0]
 	if shadow {
@@ -102,13 +102,13 @@ func (r *Recorder) tallies() (all []*ruleTally) {
 	return all
 }
 
-// Filter says which denials are asked for. Its zero value asks for all, without their descriptors.
+// Filter selects denials. Its zero value selects all, without their descriptors.
 type Filter struct {
 	Domain string // "" for all
-	Path   string // as it is stored or as people are shown it; "" for all
-	Values bool   // hand out descriptors
+	Path   string // stored or readable form; "" for all
+	Values bool   // return descriptors
 
-	// Of Recent alone: descriptors with all these entries, denied from From until before To. The zero values mean all.
+	// For Recent alone: descriptors with all these entries, denied from From until before To. Zero values mean all.
 	Descriptor descriptors.Descriptor
 	From, To   time.Time
 }
@@ -117,7 +117,7 @@ func (f *Filter) matches(rule byrule.Name) bool {
 	return (f.Domain == "" || f.Domain == rule.Domain) && (f.Path == "" || descriptors.SamePath(rule.Path, f.Path))
 }
 
-// List returns what is kept about each rule that a filter matches, the newest denial first.
+// List returns the summary of each rule that matches a filter, the newest denial first.
 func (r *Recorder) List(f Filter) []Summary {
 	var all []Summary
 	for _, t := range r.tallies() {
@@ -134,7 +134,7 @@ func (r *Recorder) List(f Filter) []Summary {
 	return all
 }
 
-// summary sums up denials by the rule, all or some, and returns false before the first is there.
+// summary sums up one of the rule's tallies, and returns false before its first denial.
 func (t *ruleTally) summary(of *tally, values bool) (s Summary, ok bool) {
 	requests, last := of.requests.Load(), of.last.Load()
 	if requests == 0 || last == nil {

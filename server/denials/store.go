@@ -8,12 +8,12 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// Store hands the recent denials of minutes that ended before a moment to put, the oldest first, each as Recent gives it with
-// values, and those again that put failed with. It is for one goroutine at a time.
+// Store calls put with the recent denials of minutes that ended before a moment, oldest first, as Recent returns them
+// with values. Denials whose put failed come again. It is for one goroutine at a time.
 func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
 	var groups []*group
 	var all []Summary
-	kept, _ := r.recent.inOrder()
+	kept, _ := r.recent.snapshot()
 	for _, g := range kept {
 		if !g.stored && (g.minute+1)*60 <= before.Unix() {
 			s := g.summary(true)
@@ -28,8 +28,7 @@ func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
 	return err
 }
 
-// Restore adds denials that weirs had stored to the recent ones, the oldest first: as older than all that there are. It is for
-// the goroutine of Store.
+// Restore adds stored denials, oldest first, before all recent ones. It must not run at the same time as Store.
 func (r *Recorder) Restore(all []Summary) {
 	type origin struct {
 		weir   string
@@ -64,14 +63,14 @@ func (r *Recorder) Restore(all []Summary) {
 	}
 }
 
-// inOrder returns the groups that are kept, the one that began first first, and since when all are.
-func (r *recent) inOrder() (all []*group, since time.Time) {
+// snapshot returns the groups, ordered by their first denial, and since when all are kept.
+func (r *recent) snapshot() (all []*group, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ordered(), r.since
 }
 
-// ordered is inOrder for who holds the lock.
+// ordered is snapshot for callers that hold the lock.
 func (r *recent) ordered() []*group {
 	at := r.next % slots
 	return slices.DeleteFunc(slices.Concat(r.ring[at:], r.ring[:at]), func(g *group) bool { return g == nil })

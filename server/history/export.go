@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/backend/history/transfer"
 )
 
-// openMetricsEnd is since when Prometheus still writes what it has scraped. Blocks made of OpenMetrics must not reach into
-// that.
+// openMetricsEnd is the default end of an OpenMetrics export: blocks made of it must not overlap the last hours, which
+// Prometheus still writes itself.
 const openMetricsEnd = "-3h"
 
 // Why a series is left out.
@@ -21,19 +21,19 @@ var (
 	errCarriageReturn = errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
 )
 
-// Exported is what an export has written.
+// Exported says what an export has written.
 type Exported struct {
-	Series   int      `json:"series"`             // that had something to write
+	Series   int      `json:"series"`             // that had rows
 	Rows     int      `json:"rows"`               // or samples
-	LeftOut  int      `json:"left_out"`           // series that cannot be read, or not written in the format
-	Warnings []string `json:"warnings,omitempty"` // about those
-	To       int64    `json:"to"`                 // Unix seconds: nothing that begins here or later was written
-	Found    bool     `json:"found"`              // a series was found, if only with hits at other times
+	LeftOut  int      `json:"left_out"`           // series that cannot be read, or that the format cannot express
+	Warnings []string `json:"warnings,omitempty"` // about the series left out
+	To       int64    `json:"to"`                 // Unix seconds: the exclusive end of the range
+	Found    bool     `json:"found"`              // a series was found, with hits in the range or not
 }
 
-// Export writes what is stored of the series that a question asks for, one at a time. Without from it begins with the
-// first hit; without to it ends now, and, of OpenMetrics, 3 hours before now. It begins to write once nothing is wrong with
-// the question. After an error, what was written is not whole, and has no end.
+// Export writes the series that a question selects, one after the other. By default it begins with the first hit and
+// ends now; with OpenMetrics, 3 hours before now. It writes nothing if the question is wrong. After an error the
+// output is incomplete, and has no end.
 func (h *History) Export(ctx context.Context, p Parameters, format transfer.Format, w io.Writer) (written Exported, err error) {
 	p = maps.Clone(p)
 	if p.Get("from") == "" {
@@ -51,7 +51,7 @@ func (h *History) Export(ctx context.Context, p Parameters, format transfer.Form
 	write := func(s history.Series) error {
 		switch {
 		case s.Err != nil:
-		case history.HidesValues(ctx) && history.IsPersonal(s.ID.Value): // hashes of one run of weir are no history
+		case history.HidesValues(ctx) && history.IsPersonal(s.ID.Value): // hashes change with each start of weir
 			s.Err = errHidden
 		case format == transfer.CSV && strings.Contains(s.ID.Domain+s.ID.Path+s.ID.Value, "\r"):
 			s.Err = errCarriageReturn
@@ -69,7 +69,7 @@ func (h *History) Export(ctx context.Context, p Parameters, format transfer.Form
 	}
 	needed := q.Range
 	if format == transfer.OpenMetrics {
-		needed.To = history.Always().To // totals need all that came after the range
+		needed.To = history.Always().To // totals need all later hits
 	}
 	for _, outcomes := range format.Passes(q.Outcomes) {
 		q.Outcomes = outcomes

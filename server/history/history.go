@@ -1,5 +1,5 @@
-// Package historyapi answers questions about the history of hits: how many over time, of which rules, whether it is
-// exact, and all of it as a file. The JSON API, the page and weir history ask it by the same parameters, those of a URL.
+// Package historyapi answers questions about the history of hits: over time, by rule, whether it is exact, and all of
+// it as a file. The JSON API, the web page and weir history use the same parameters, those of a URL.
 package historyapi
 
 import (
@@ -10,48 +10,47 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// History answers from a store, to any number of goroutines. An answer may take some 100 MB while it is made: bound how
-// many there are at a time. Errors are a [Refusal], or the store's.
+// History answers from a store, for any number of goroutines. An answer may take some 100 MB while it is made: bound
+// how many are made concurrently. Errors are a [Refusal], or the store's.
 type History struct {
 	store history.Store
-	lag   int64 // seconds that hits take at most until they are stored; 0 if that is not known
+	lag   int64 // seconds until hits are stored, at most; 0 if unknown
 	now   func() time.Time
 }
 
-// New answers from a store, in which hits are stored every flushInterval, 0 if that is not known; now is the clock that
-// relative times are read by.
+// New answers from a store that gets hits every flushInterval, 0 if unknown; now is the clock of relative times.
 func New(store history.Store, flushInterval time.Duration, now func() time.Time) *History {
 	return &History{history.HidingStore(store), int64(flushInterval.Seconds()), now}
 }
 
-// Origin is where an answer was read, for those who asked a command that chose it.
+// Origin says where a command has read an answer.
 type Origin struct {
 	Source string `json:"source,omitempty"` // such as: the weir at 127.0.0.1:6070
 }
 
-// SetSource names where the answer was read.
+// SetSource sets where the answer was read.
 func (o *Origin) SetSource(source string) { o.Source = source }
 
-// HiddenNotice tells who was shown hashes instead of values how to see them.
+// HiddenNotice explains hashes in place of values, and how to see the values.
 const HiddenNotice = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
 	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
 
-// How many rows of a ranking there are unless asked for, and at most.
+// How many rows a ranking has by default, and at most.
 const DefaultRows, MaxRows = 20, 1000
 
-const maxPoints = 10_000 // how many buckets a series may be cut into
+const maxPoints = 10_000 // buckets of a series
 
-// question is one about the history, as [History.read] reads it from parameters.
+// question is a question about the history, as [History.read] reads it from parameters.
 type question struct {
 	history.Question
-	mergeValues bool   // adds up the values of a rule
-	mergeRules  bool   // adds up all rules, and their values
-	by          string // what to rank by: hits, or an outcome
-	rows        int    // how many to rank
+	mergeValues bool   // add up the values of a rule
+	mergeRules  bool   // add up all rules, and their values
+	by          string // rank by hits, or by an outcome
+	rows        int    // of the ranking
 	now         int64  // Unix seconds
 }
 
-// read reads a question from parameters, which may have these names. Its error is a [Refusal].
+// read reads a question from parameters, which must be among these names. Its error is a [Refusal].
 func (h *History) read(p Parameters, names ...string) (*question, error) {
 	if err := p.Check(names...); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 	}, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows, now: now.Unix()}, nil
 }
 
-// Refusal is the error of a question that cannot be answered: a sentence for the asker.
+// Refusal is the error of a question that cannot be answered: a sentence for the client.
 type Refusal string
 
 // Error returns the sentence.

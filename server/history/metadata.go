@@ -9,31 +9,32 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// maxProbed is how many series are read as a whole to say where hits are, because a range has none.
+// maxProbed is how many series are read to find where hits are, if the range has none.
 const maxProbed = 1000
 
-// maxCompared is how many series are looked at for a value like one that is not stored.
+// maxCompared is how many series are searched for a value similar to an unknown one.
 const maxCompared = 10_000
 
 var errTooManySeries = errors.New("too many series")
 
-// Metadata is what answers say of the range and of what they were made of. All times are Unix seconds.
+// Metadata describes the range of an answer, and its sources. All times are Unix seconds.
 type Metadata struct {
 	Origin
-	From       int64    `json:"from"`                 // that asked for, widened to whole buckets
+	From       int64    `json:"from"`                 // the requested range, widened to whole buckets
 	To         int64    `json:"to"`                   // exclusive
-	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0, and left out, unless a step was asked for
-	Since      int64    `json:"since,omitempty"`      // where the first hits are stored: of the range, or of all time if it has none
-	Until      int64    `json:"until,omitempty"`      // and where the last ones end; a curve with hits leaves both out
-	NoSeries   bool     `json:"no_series,omitempty"`  // nothing of what is asked for was ever stored
-	Lag        int64    `json:"lag,omitempty"`        // seconds that hits take at most until they are stored, if the range ends in them
-	AskedFrom  int64    `json:"asked_from,omitempty"` // the range that was asked for, if From, or To and not beyond now, is a minute or more outside it
+	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0 unless a step was requested
+	Since      int64    `json:"since,omitempty"`      // begin of the first stored bucket: in the range or, if it has none, of all time
+	Until      int64    `json:"until,omitempty"`      // end of the last one; a curve with hits has neither
+	NoSeries   bool     `json:"no_series,omitempty"`  // no series fits the question
+	Lag        int64    `json:"lag,omitempty"`        // seconds until hits are stored, at most, if that affects the range
+	AskedFrom  int64    `json:"asked_from,omitempty"` // the requested range, if From or To (up to now) differs from it by a minute or more
 	AskedTo    int64    `json:"asked_to,omitempty"`
 	Warnings   []string `json:"warnings"`
 	Unreadable int      `json:"unreadable"` // series that cannot be read, and are left out: a warning names one
 }
 
-// metadata describes an answer, which perhaps shows personal values. Of one without hits it says where there are some.
+// metadata describes an answer; personal says that it has personal values. If there are no hits in the range, it says
+// where there are some.
 func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered, personal bool, warnings ...string) (Metadata, error) {
 	a := Metadata{From: g.From, To: g.To, Step: g.Step, NoSeries: !g.Found && g.Unreadable.Count == 0, Unreadable: g.Unreadable.Count}
 	if q.Range.To > q.now-h.lag {
@@ -57,8 +58,8 @@ func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered
 	return a, err
 }
 
-// unknownValue returns a sentence if the value of a question without series is stored for none of its rules: how values are
-// written, with the one that is most like it. Who may not read values is told that instead.
+// unknownValue returns a sentence if no rule of a question has its value: how values are written, and the most similar
+// one. A client that may not read values gets HiddenNotice instead.
 func (h *History) unknownValue(ctx context.Context, q *question) ([]string, error) {
 	if q.Value == nil {
 		return nil, nil
@@ -88,8 +89,8 @@ func (h *History) unknownValue(ctx context.Context, q *question) ([]string, erro
 	return []string{fmt.Sprintf("There is no value %q: values are written as key=value, and the most like it is %q.", *q.Value, near.Found)}, nil
 }
 
-// storedRange returns from when to when there are stored buckets of what is asked for: of the range if it has any, else
-// of all time. It is empty if nothing is stored, or too many series are.
+// storedRange returns the range from the first to the last stored bucket: in the requested range or, if it has none,
+// of all time. It is empty if nothing is stored, or there are too many series.
 func (h *History) storedRange(ctx context.Context, q *question, g *history.Gathered) (history.Range, error) {
 	if met, some := g.Met.Range(); some {
 		return met, nil

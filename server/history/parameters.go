@@ -13,13 +13,13 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Parameters are those of a question, as they come in a URL. One that is empty is as good as none. Errors are a [Refusal].
+// Parameters are the URL parameters of a question. An empty one counts as missing. Errors are a [Refusal].
 type Parameters url.Values
 
 // Get returns a parameter, "" for none.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// Check refuses parameters that are not known: a mistyped one would be silently ignored.
+// Check refuses unknown parameters, because a mistyped one would have no effect.
 func (p Parameters) Check(known ...string) error {
 	for name, given := range p {
 		if !slices.Contains(known, name) || len(given) != 1 || !utf8.ValidString(given[0]) {
@@ -47,7 +47,7 @@ func (p Parameters) Number(name string, byDefault, maximum int) (int, error) {
 	return n, nil
 }
 
-// By reads what a ranking is by: hits, unless given, or an outcome.
+// By reads what to rank by: hits, the default, or an outcome.
 func (p Parameters) By() (string, error) {
 	by := cmp.Or(p.Get("by"), byHits)
 	if by == byHits {
@@ -60,8 +60,8 @@ func (p Parameters) By() (string, error) {
 	return o.String(), nil
 }
 
-// Range reads a range of time. Without an end it is now, the present second included, and without a beginning an hour
-// before the end. A time of the day ends it after its beginning, and begins it before now.
+// Range reads a range of time. It ends now by default, with the current second, and begins an hour before its end. A
+// time of day means, as the end, the first after the beginning; as the beginning, the last before now.
 func (p Parameters) Range(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	moment := func(text string) (int64, error) { return history.ParseMoment(text, now, zone) }
 	if at, ok := history.ClockAfter(p.Get(to), p.Get(from), now, zone); ok {
@@ -87,7 +87,7 @@ func (p Parameters) optional(name string) *string {
 	return nil
 }
 
-// parse parses a parameter; without one it returns the default.
+// parse parses a parameter; a missing one has the default.
 func parse[T any](p Parameters, name string, byDefault T, read func(string) (T, error)) (T, error) {
 	text := p.Get(name)
 	if text == "" {

@@ -10,45 +10,44 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxAnswered is how many points and series an answer may have: some 12 MB from when it is made until it is written, and
-// 15 MB of JSON.
+// maxAnswered is how many points and series an answer may have together: some 12 MB until it is written, and 15 MB of JSON.
 const maxAnswered = 250_000
 
-// HistoryAnswer is what GET /api/v1/history answers.
+// HistoryAnswer is the answer of GET /api/v1/history.
 type HistoryAnswer struct {
 	Metadata
-	Now    int64          `json:"now"`    // Unix seconds: how far what is partial has come
+	Now    int64          `json:"now"`    // Unix seconds: the end of what partial buckets have seen
 	Series []SeriesAnswer `json:"series"` // by domain, path, value and outcome
 }
 
 // SeriesAnswer is one series.
 type SeriesAnswer struct {
 	SeriesName
-	PartOf   string        `json:"part_of,omitempty"` // the outcome that these hits are counted in, too: near is part of within
+	PartOf   string        `json:"part_of,omitempty"` // the outcome that includes these hits: within, for near
 	Total    uint64        `json:"total"`             // of the points
-	Lifetime uint64        `json:"lifetime"`          // all that was ever counted, whether it is still stored or not
+	Lifetime uint64        `json:"lifetime"`          // all hits ever counted, with expired ones
 	Points   []PointAnswer `json:"points"`            // oldest first
 }
 
 // SeriesName identifies a series.
 type SeriesName struct {
 	Domain  string `json:"domain"`
-	Path    string `json:"path"` // escaped, as it is stored
+	Path    string `json:"path"` // the stored form, escaped
 	Outcome string `json:"outcome"`
 	Value   string `json:"value"`
 }
 
-// PointAnswer is the hits of a bucket.
+// PointAnswer has the hits of a bucket.
 type PointAnswer struct {
 	Start int64  `json:"start"`
 	Width int64  `json:"width"` // seconds
 	Sum   uint64 `json:"sum"`
-	Peak  uint64 `json:"peak"`           // the largest minute in it that is known
-	Tier  string `json:"tier,omitempty"` // the coarsest that it was made of; none if it is empty
-	// Partial is set while the bucket is not over: hits may still come, or all of it may be yet to come.
+	Peak  uint64 `json:"peak"`           // the largest known minute in it
+	Tier  string `json:"tier,omitempty"` // the coarsest of its sources; "" if it is empty
+	// Partial says that the bucket ends in the future: hits may still come.
 	Partial bool `json:"partial,omitempty"`
 
-	tier history.Tier // that Tier names
+	tier history.Tier // the value of Tier
 }
 
 func nameOf(id history.ID) SeriesName {
@@ -96,7 +95,7 @@ type curves struct {
 	size    int // points and series
 }
 
-// add adds a series, or adds it to that which it is merged with, unless there are too many points.
+// add adds a series, or merges it with another, unless there are too many points.
 func (c *curves) add(s *history.Series, q *question) {
 	id := s.ID
 	if q.mergeValues {
@@ -120,9 +119,8 @@ func (c *curves) add(s *history.Series, q *question) {
 	c.answers[id].add(s, buckets, q.now)
 }
 
-// add adds the buckets of a series, as it is stored or cut; of several, which are values of one rule, all are cut alike. That
-// the minutes of these were largest at the same time is not known, so the sum of the largest is the most that there can
-// have been in one.
+// add adds the buckets of a series; merged series have the same buckets. Their largest minutes may be different ones,
+// so the sum of these is an upper bound of the peak.
 func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int64) {
 	a.Lifetime += s.Lifetime
 	for i, b := range buckets {
@@ -139,10 +137,10 @@ func (a *SeriesAnswer) add(s *history.Series, buckets []history.Bucket, now int6
 	}
 }
 
-// steps returns how many multiples of a step begin buckets that a range meets.
+// steps returns how many buckets of a step overlap a range.
 func steps(r history.Range, step int64) int64 { return (r.To+step-1)/step - r.From/step }
 
-// stepName writes a step as it is asked for: 15m, 2h or 7d.
+// stepName formats a step as it is requested: 15m, 2h or 7d.
 func stepName(step int64) string {
 	switch {
 	case step%history.Day == 0:
@@ -153,7 +151,7 @@ func stepName(step int64) string {
 	return fmt.Sprintf("%dm", step/history.Minute)
 }
 
-// stepWarning returns a sentence if the step in force is not that asked for.
+// stepWarning returns a sentence if the step of the answer is not the requested one.
 func (q *question) stepWarning(g *history.Gathered) []string {
 	if g.Step == q.Step {
 		return nil
@@ -162,7 +160,7 @@ func (q *question) stepWarning(g *history.Gathered) []string {
 		"of %s.", stepName(q.Step), stepName(g.Stored.Coarsest().Width()), stepName(g.Step))}
 }
 
-// midnightWarnings returns a sentence for each stretch of buckets that could not begin at local midnight.
+// midnightWarnings returns a sentence for each tier whose buckets could not begin at local midnight.
 func midnightWarnings(cut *history.Cut, zone *time.Location) (warnings []string) {
 	texts := map[history.Tier]string{
 		history.Days: "Until %s only whole UTC days are stored, so each local day there is shown as the UTC day nearest to it.",

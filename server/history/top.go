@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	maxRanked = 250_000 // rules and values are ranked at most: some 75 MB
+	maxRanked = 250_000 // rules and values that are ranked at most: some 75 MB
 	byHits    = "hits"  // ranks by all hits
 )
 
-// TopAnswer is what GET /api/v1/history/top answers: the rules, and values where a rule asks for them, with the most hits.
+// TopAnswer is the answer of GET /api/v1/history/top: the rules with the most hits, and their values if requested.
 type TopAnswer struct {
 	Metadata
 	By    string   `json:"by"` // hits, or an outcome
 	Found int      `json:"found"`
-	Total uint64   `json:"total"` // by the same, of all that were found
+	Total uint64   `json:"total"` // of all rows found, by the same
 	Top   []TopRow `json:"top"`   // the most first
 
-	Hit, HitValues int `json:"-"` // rules and values with any hits, and of these the values
+	Hit, HitValues int `json:"-"` // rows with any hits, and those of them that are values
 }
 
 // TopRow is a rule, or one value of it.
 type TopRow struct {
 	Domain string `json:"domain"`
-	Path   string `json:"path"` // escaped, as it is stored
+	Path   string `json:"path"` // the stored form, escaped
 	Value  string `json:"value"`
 	RankedHits
 }
@@ -61,7 +61,7 @@ func (r *RankedHits) Add(other *RankedHits) {
 	}
 }
 
-// Top answers which rules, and values where a rule counts them each by itself, had the most hits.
+// Top answers which rules, and values of rules that keep them, had the most hits.
 func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	q, err := h.read(p, "domain", "path", "value", "values", "from", "to", "tz", "by", "n")
 	if err != nil {

@@ -9,31 +9,31 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-const maxNamed = 1000 // series that are not exact are named; further ones are only counted
+const maxNamed = 1000 // inexact series that are named; further ones are only counted
 
-// VerifyAnswer is what GET /api/v1/history/verify answers: whether each series holds, to the integer, what it ever counted.
+// VerifyAnswer is the answer of GET /api/v1/history/verify: whether each series holds, to the integer, all it ever counted.
 type VerifyAnswer struct {
 	Origin
-	Series int            `json:"series"`        // looked at
+	Series int            `json:"series"`        // checked
 	Points int            `json:"points"`        // in them
-	Broken int            `json:"broken"`        // series that are not exact, or cannot be read
-	Named  []BrokenSeries `json:"named"`         // of these, the first 1,000 that were met, in order
-	Lag    int64          `json:"lag,omitempty"` // seconds that hits take at most until they are stored, if no series is
+	Broken int            `json:"broken"`        // series that are inexact, or cannot be read
+	Named  []BrokenSeries `json:"named"`         // the first 1,000 broken series that were read, sorted
+	Lag    int64          `json:"lag,omitempty"` // seconds until hits are stored, at most, if there is no series
 }
 
-// BrokenSeries is a series whose stored and expired hits do not make its lifetime, or of which some cannot be read; its
-// numbers then are what could be. One whose name cannot be read has an empty one, and an empty outcome.
+// BrokenSeries is a series whose stored and expired hits do not add up to its lifetime, or that cannot be read in
+// full; its numbers then are of what can be read. A series with an unreadable name has empty ones.
 type BrokenSeries struct {
 	SeriesName
-	Stored   uint64 `json:"stored"`          // sum of all points; 10^18 stands for that and more
-	Expired  uint64 `json:"expired"`         // dropped with the retention
-	Lifetime uint64 `json:"lifetime"`        // all that was ever counted
+	Stored   uint64 `json:"stored"`          // sum of all points; 10^18 means that or more
+	Expired  uint64 `json:"expired"`         // dropped after the retention
+	Lifetime uint64 `json:"lifetime"`        // all hits ever counted
 	Error    string `json:"error,omitempty"` // why it cannot be read, with the key at fault
 
-	id history.ID // what they are ordered by
+	id history.ID // to sort by
 }
 
-// Verify looks at all that is stored of each series, and names those that are not exact.
+// Verify checks all points of each series, and names the series that are not exact.
 func (h *History) Verify(ctx context.Context, p Parameters) (VerifyAnswer, error) {
 	q, err := h.read(p, "domain", "path", "outcome", "value")
 	if err != nil {

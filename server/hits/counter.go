@@ -11,24 +11,24 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
-// MaxHits is the most that one check adds; of more, the rest is not counted. It is a tebibyte, for rules that count
-// bytes. 16 million such checks fit between two drains before a difference could wrap, and stores bound a series'
-// lifetime themselves.
+// MaxHits is the most that one check adds; the rest is not counted. It is a tebibyte, for rules that count bytes. 16
+// million such checks fit between two drains before a difference could overflow, and stores bound a series' lifetime
+// themselves.
 const MaxHits = 1 << 40
 
-// Counter counts the hits of a rule by what became of them. Its methods may be called by any number of goroutines. They
-// wait only for others that count in the same shard of keys or the same rule's values, less than a microsecond on
-// average, and allocate only for keys and values that are new.
+// Counter counts the hits of a rule by outcome. Its methods may be called by any number of goroutines. They block only
+// for others that count in the same shard of keys or the same rule's values, less than a microsecond on average, and
+// allocate only for new keys and values.
 //
-// Each hit is within the limit, over it and refused, over it and let through, or degraded. Those near the limit are a
-// part of the first; the whole is added before its part, and read after it, so that no reader sees a part that is
-// larger than its whole.
+// Each hit is within the limit, over it and refused, over it and let through, or degraded. Hits near the limit are a
+// part of those within; the whole is added before its part, and read after it, so that no reader sees a part larger
+// than its whole.
 type Counter struct {
-	withoutValue counters // of hits whose values are not told apart
-	values       values   // has the counters of all others
+	withoutValue counters // hits without a value, see descriptors.Rule.Values
+	values       values   // hits with a value
 	rule         byrule.Name
 	recorder     *Recorder
-	ratelimit    *rulestats.Rule // nil unless the recorder counts as envoyproxy/ratelimit does
+	ratelimit    *rulestats.Rule // nil unless the recorder has Ratelimit
 }
 
 // counts are hits by outcome.
@@ -37,7 +37,7 @@ type counts [history.Outcomes]uint64
 // counters count hits by outcome.
 type counters struct {
 	totals  [history.Outcomes]atomic.Uint64
-	drained counts // of these, handed out by Drain; Recorder.draining protects it
+	drained counts // what Drain has returned of totals; guarded by Recorder.draining
 }
 
 // sum returns all hits.
@@ -48,33 +48,33 @@ func (n *counts) sum() (all uint64) {
 	return all
 }
 
-// beyond returns the hits beyond a limit.
-func (n *counts) beyond() uint64 { return n[history.Over] + n[history.Shadow] }
+// overLimit returns the hits over a limit, refused or not.
+func (n *counts) overLimit() uint64 { return n[history.Over] + n[history.Shadow] }
 
-// RecordUnlimited counts hits of a descriptor that has no limit; rule is nil if none matches.
+// RecordUnlimited counts hits of a descriptor without a limit; rule is nil if none matches.
 func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descriptor, hits uint64) {
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
-// Modes are how a check is counted.
+// Modes say how the hits of a check are counted.
 type Modes struct {
 	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
-	Passes    bool    // beyond its limit it refuses nothing all the same
+	Passes    bool    // hits over the limit are let through for another reason
 }
 
-// Event is a check that counts or gives back, and what was decided about it.
+// Event is a check that counts or refunds, and its decision.
 type Event struct {
 	Rule       *descriptors.Rule // that matches the descriptor, nil if none does
 	Descriptor descriptors.Descriptor
-	Override   bool // the request brings the limit
-	Key        Key  // of the check
+	Override   bool // the limit comes with the request
+	Key        Key  // hash of the check's key
 	At         time.Time
 	Check      *backend.Check
 	Decision   *backend.Decision
 }
 
-// Record counts the hits of a check. Those that it gives back are counted only as envoyproxy/ratelimit does.
+// Record counts the hits of a check. Refunds are counted only for envoyproxy/ratelimit's statistics.
 func (c *Counter) Record(e *Event, m Modes) {
 	check, d, ratelimit := e.Check, e.Decision, c.ratelimit.Counters(e.Rule, e.Descriptor, e.Override)
 	if check.Op == backend.Refund {
@@ -98,13 +98,13 @@ func (c *Counter) Record(e *Event, m Modes) {
 	ratelimit.Count(check, d, fit, near, m.Shadow)
 }
 
-// record counts hits for the rule, and for the key that took them.
+// record counts hits for the rule, and for the key in the ranking.
 func (c *Counter) record(e *Event, n *counts) {
 	c.count(e.Rule, e.Descriptor, n)
 	c.recorder.top.count(&c.rule, e, n)
 }
 
-// count counts hits for the rule, and for their value where it is told apart.
+// count counts hits for the rule, and for their value if the rule has values.
 func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	if rule == nil || len(rule.Values) == 0 || c.recorder.maxValues == 0 {
 		c.withoutValue.add(n)
@@ -114,7 +114,7 @@ func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *cou
 }
 
 func (c *counters) add(n *counts) {
-	for o, hits := range n { // the part is last
+	for o, hits := range n { // near, the part, comes last
 		if hits > 0 {
 			c.totals[o].Add(hits)
 		}
@@ -122,7 +122,7 @@ func (c *counters) add(n *counts) {
 }
 
 // split returns how many hits of a check fit, and how many of these are above a share of the limit. A charge that is
-// made whatever is decided may straddle the limit: what it took of the room that was there fits.
+// made whatever the decision may straddle the limit: the hits that found room fit.
 func split(check *backend.Check, d *backend.Decision, share float32) (fit, near uint64) {
 	limit := &check.Limits[d.Strictest]
 	requests := limit.Capacity()
@@ -146,8 +146,8 @@ func (c *counters) drain() (n counts) {
 	return n
 }
 
-// handOut calls emit with the hits of each outcome that has some.
-func (n *counts) handOut(id history.ID, emit func(history.ID, uint64)) {
+// each calls emit with the hits of each outcome that has any.
+func (n *counts) each(id history.ID, emit func(history.ID, uint64)) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		if n[o] > 0 {
 			id.Outcome = history.Outcome(o)

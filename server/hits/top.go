@@ -11,40 +11,39 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// Who takes the most is known of the present period and of the one before: a half to a whole minute. 16 parts of 64
-// keys at least, in two rankings, take 1 MB, and with the longest descriptors 3.
+// The ranking covers the current period and the one before: a half to a whole minute. 16 shards of at least 64 keys in
+// two rankings take 1 MB, or 3 MB with the longest descriptors.
 const (
 	topPeriod     = 30 // seconds
 	shardCount    = 16
 	keysPerShard  = 64
-	maxDescriptor = 512 // bytes of a descriptor that are shown
+	maxDescriptor = 512 // bytes of a descriptor that are kept
 )
 
-// topKeys are the keys with the most hits in this process. The highest bits of a key choose its shard, which has its own
-// lock.
+// topKeys has the keys with the most hits in this process. The highest bits of a key choose its shard, which has its own lock.
 type topKeys [shardCount]topShard
 
-// topShard has the heaviest of a part of all keys. A key that was denied may be among these in both rankings.
+// topShard has the heaviest keys of a shard. A denied key may be in both rankings.
 type topShard struct {
 	mu       sync.Mutex
-	period   int64 // the present one
+	period   int64 // the current one, in units of topPeriod since 1970
 	rankings [2]ranking
 }
 
-// ranking has the top keys by all hits, or by hits beyond a limit.
+// ranking has the top keys by all hits, or by hits over a limit.
 type ranking struct {
 	heavy   *heavy.Sketch[rankedKey] // nil before the first hit
-	missing uint64                   // the most hits that a key lacks of the period before
+	missing uint64                   // the most hits that a key may lack of the previous period
 }
 
-const byHits, byBeyond = 0, 1
+const byHits, byOverLimit = 0, 1
 
-// rankedKey is a key in a ranking, with its hits since it came there.
+// rankedKey is a key in a ranking, with its hits since it entered.
 type rankedKey struct {
 	rule       byrule.Name
 	descriptor []byte
 	shared     bool
-	limit      descriptors.Limit // the strictest, as of a denial if there was one
+	limit      descriptors.Limit // the strictest, or the one that denied last
 	before     counts
 	present    counts
 }
@@ -60,9 +59,9 @@ func (t *topKeys) count(rule *byrule.Name, e *Event, n *counts) {
 	shard := &t[e.Key>>60]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	shard.moveTo(e.At.Unix() / topPeriod)
+	shard.advance(e.At.Unix() / topPeriod)
 	shard.rankings[byHits].count(rule, e, n, n.sum())
-	shard.rankings[byBeyond].count(rule, e, n, n.beyond())
+	shard.rankings[byOverLimit].count(rule, e, n, n.overLimit())
 }
 
 func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
@@ -77,7 +76,7 @@ func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
 		*key = rankedKey{rule: *rule, descriptor: key.descriptor[:0]}
 		key.describe(e)
 	}
-	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n.beyond() > 0) {
+	if e.Decision.Err == nil && len(e.Check.Limits) > 0 && (fresh || n.overLimit() > 0) {
 		key.limit = e.Check.Limits[e.Decision.Strictest]
 	}
 	for o := range n {
@@ -85,7 +84,7 @@ func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
 	}
 }
 
-// describe sets the descriptor, with a pattern in place of a value where all values of the pattern count as one.
+// describe sets the descriptor. Values that are counted together by a pattern are shown as the pattern.
 func (k *rankedKey) describe(e *Event) {
 	d := e.Descriptor
 	for i := range d {
@@ -99,8 +98,8 @@ func (k *rankedKey) describe(e *Event) {
 	k.descriptor = d.AppendShort(k.descriptor, maxDescriptor)
 }
 
-// moveTo makes a period the present one. A request under way may be a period late: that changes nothing.
-func (s *topShard) moveTo(period int64) {
+// advance makes a period the current one. A request may be one period late: then nothing changes.
+func (s *topShard) advance(period int64) {
 	if period == s.period || period == s.period-1 {
 		return
 	}
@@ -109,16 +108,16 @@ func (s *topShard) moveTo(period int64) {
 		if r.heavy == nil {
 			continue
 		}
-		if period != s.period+1 { // long ago, or the clock stepped back
+		if period != s.period+1 { // a gap, or the clock stepped back
 			r.heavy.Reset()
 		}
 		r.missing = r.heavy.Missing()
 		r.heavy.Renew(func(h *heavy.Held[rankedKey]) uint64 {
-			h.Kept.before, h.Kept.present = h.Kept.present, counts{}
-			if i == byBeyond {
-				return h.Kept.before.beyond()
+			h.Value.before, h.Value.present = h.Value.present, counts{}
+			if i == byOverLimit {
+				return h.Value.before.overLimit()
 			}
-			return h.Kept.before.sum()
+			return h.Value.before.sum()
 		})
 	}
 	s.period = period
@@ -126,32 +125,32 @@ func (s *topShard) moveTo(period int64) {
 
 // TopKey is one of the keys with the most hits. Its hits are lower bounds.
 type TopKey struct {
-	Totals            // of the key; its path is descriptors.UnmatchedPath for limits of requests without a rule
+	Totals            // of the key; the path is descriptors.UnmatchedPath for overrides without a rule
 	Descriptor string // cut to 512 bytes
-	Shared     bool   // a pattern stands in it for all values that fit
+	Shared     bool   // its descriptor has a pattern that stands for all matching values
 	Limit      descriptors.Limit
 }
 
 // TopKeys are the keys with the most hits.
 type TopKeys struct {
 	Since time.Time
-	// Missing is the most hits that a key may have had beyond those shown; a key that is not shown had no more.
-	// MissingBeyond is the same for hits over a limit, refused or not.
-	Missing, MissingBeyond uint64
-	Keys                   []TopKey // in no order
+	// Missing is by how much the hits of a listed key may be too low; a key that is not listed had at most as many.
+	// MissingOverLimit is the same for hits over a limit, refused or not.
+	Missing, MissingOverLimit uint64
+	Keys                      []TopKey // in no order
 }
 
-// TopKeys returns the keys with the most hits in this process since the beginning of the half minute before the present
-// one: some hundreds of keys.
+// TopKeys returns the keys with the most hits in this process since the beginning of the previous half minute: some
+// hundreds of keys.
 func (r *Recorder) TopKeys(at time.Time) TopKeys {
 	period := at.Unix() / topPeriod
 	top := TopKeys{Since: time.Unix((period-1)*topPeriod, 0)}
 	for i := range r.top {
 		s := &r.top[i]
 		s.mu.Lock()
-		s.moveTo(period)
+		s.advance(period)
 		found := make(map[uint64]*TopKey)
-		for by, missing := range [...]*uint64{byHits: &top.Missing, byBeyond: &top.MissingBeyond} {
+		for by, missing := range [...]*uint64{byHits: &top.Missing, byOverLimit: &top.MissingOverLimit} {
 			if r := &s.rankings[by]; r.heavy != nil {
 				*missing = max(*missing, r.missing+r.heavy.Missing())
 				r.addTo(found)
@@ -165,11 +164,11 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 	return top
 }
 
-// addTo adds the ranking's keys to found, or raises the hits of those that are there.
+// addTo adds the ranking's keys to found, and raises the hits of those in it.
 func (r *ranking) addTo(found map[uint64]*TopKey) {
 	for i := range r.heavy.Held() {
 		h := &r.heavy.Held()[i]
-		k := &h.Kept
+		k := &h.Value
 		t := found[h.Key]
 		if t == nil {
 			t = &TopKey{Totals: Totals{Domain: k.rule.Domain, Path: k.rule.Path}, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}

@@ -60,8 +60,8 @@ func TestTopGivesLowerBounds(t *testing.T) {
 			t.Errorf("%s had %d hits and is told to have %d, missing at most %d", name, exact, got.Hits(), top.Missing)
 		}
 	}
-	if got := all["user=over"]; got.Over+top.MissingBeyond < denied || got.Over > denied || top.MissingBeyond > 0 {
-		t.Errorf("who is over has %d of %d hits, missing at most %d; want all: few others are over", got.Over, denied, top.MissingBeyond)
+	if got := all["user=over"]; got.Over+top.MissingOverLimit < denied || got.Over > denied || top.MissingOverLimit > 0 {
+		t.Errorf("who is over has %d of %d hits, missing at most %d; want all: few others are over", got.Over, denied, top.MissingOverLimit)
 	}
 	if n := len(top.Keys); n > 4*shardCount*keysPerShard {
 		t.Errorf("%d keys are held, want a bound", n)

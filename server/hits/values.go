@@ -11,24 +11,23 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// values count the hits of a rule that tells values apart: all of them, and by outcome those of its heaviest values since
-// the last drain.
+// values counts the hits of a rule with values: all of them, and by outcome those of its heaviest values since the last drain.
 type values struct {
 	counters counters
-	mu       sync.Mutex // protects heavy, and lets a drain find in it no more than in counters
+	mu       sync.Mutex // guards heavy; counts enter counters and heavy under one lock, for drain
 	heavy    valueSketches
-	drained  valueSketches // swapped with heavy by a drain, which reads them without the lock
+	drained  valueSketches // swapped with heavy by a drain, which reads it without the lock
 }
 
 type valueSketches [history.WholeOutcomes]*heavy.Sketch[value] // nil before the first hit of that outcome
 
-// value is a value in a sketch, with its hits since it came there.
+// value is a value in a sketch, with its hits since it entered.
 type value struct {
 	text       []byte
-	hits, near uint64 // near of those within: so no value has more near hits than hits
+	hits, near uint64 // near is part of the hits within, so no value has more near hits than hits
 }
 
-// count counts hits, and those of the value of a descriptor.
+// count counts hits of the rule, and of the value of a descriptor.
 func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descriptor, n *counts) {
 	var room [descriptors.MaxValue]byte
 	text := rule.AppendValue(room[:0], d)
@@ -54,8 +53,8 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 	}
 }
 
-// drain hands out what was counted since the last drain: under its value what is known of a value that has a series, or
-// gets one now, the rest under history.OtherValue.
+// drain calls emit with what was counted since the last drain: hits of a value that has a series, or gets one now,
+// under the value, the rest under history.OtherValue.
 func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
 	rest := v.counters.drain()
@@ -67,9 +66,9 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 		}
 		all := rest[o]
 		held := sketch.Held()
-		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Kept.hits, a.Kept.hits) })
+		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Value.hits, a.Value.hits) })
 		for i := range held {
-			kept := &held[i].Kept
+			kept := &held[i].Value
 			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
 			if !quota.tryAdmit(id, kept.hits, all) {
 				continue
@@ -78,27 +77,27 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 			n[o] = kept.hits
 			rest[o] -= kept.hits
 			rest[history.Near] -= kept.near
-			n.handOut(id, emit)
+			n.each(id, emit)
 		}
 		sketch.Reset()
 	}
 	id.Value = history.OtherValue
-	rest.handOut(id, emit)
+	rest.each(id, emit)
 }
 
-// reservedShare and reservedHits are which part of a drain's hits, a fiftieth, and how many of them a value must exceed for
-// a reserved place: whoever sends many values gets no more than the others.
+// Reserved places are for values with more than reservedHits hits and more than 1/reservedShare of a drain's hits: a
+// client that sends many values cannot take them all.
 const reservedShare, reservedHits = 50, 10
 
-// seriesQuota has the values that have a place, and so a series: those that the history tells of, and those handed out since,
-// of which it may not know yet. Near hits have the place of those within. Recorder.draining protects it.
+// seriesQuota decides which values have series: those in the history, and those drained since, which the history may
+// not list yet. Near hits share the place of hits within. Recorder.draining guards it.
 type seriesQuota struct {
-	most  int                 // of a rule and outcome, without the reserved ones
-	known map[history.ID]bool // whether it was handed out since the last sync
-	count map[history.ID]int  // of all values of a rule and outcome
+	places int                 // places of a rule and outcome, without the reserved ones
+	known  map[history.ID]bool // whether it was drained since the last sync
+	count  map[history.ID]int  // places taken, by rule and outcome
 }
 
-// sync gives the places to the series of the history, and to those handed out since the last time.
+// sync gives the places to the series in the history, and to those drained since the last sync.
 func (p *seriesQuota) sync(fine []history.ID) {
 	before := p.known
 	p.known, p.count = make(map[history.ID]bool), make(map[history.ID]int)
@@ -117,7 +116,7 @@ func (p *seriesQuota) sync(fine []history.ID) {
 	}
 }
 
-// admit gives a value a place, if it has none.
+// admit gives a value a place, unless it has one.
 func (p *seriesQuota) admit(id history.ID, handedOut bool) {
 	_, known := p.known[id]
 	p.known[id] = handedOut
@@ -126,15 +125,15 @@ func (p *seriesQuota) admit(id history.ID, handedOut bool) {
 	}
 }
 
-// tryAdmit reports whether a value of so many hits has a place. Any value gets one that is free. A quarter as many are
-// reserved for the heavy values that come once the others are taken.
+// tryAdmit reports whether a value with these hits has a place. Any value gets a free one. An extra quarter is
+// reserved for heavy values that come when the others are taken.
 func (p *seriesQuota) tryAdmit(id history.ID, hits, all uint64) bool {
 	of := id
 	of.Value = ""
 	used := p.count[of]
 	_, known := p.known[id]
-	reserved := used < p.most+p.most/4 && hits > max(all/reservedShare, reservedHits)
-	if !known && used >= p.most && !reserved {
+	reserved := used < p.places+p.places/4 && hits > max(all/reservedShare, reservedHits)
+	if !known && used >= p.places && !reserved {
 		return false
 	}
 	p.admit(id, true)

@@ -15,39 +15,39 @@ type Call struct {
 	Request
 	Verdict
 
-	rules     *rules    // that decide it; nil if none did
-	matches   []match   // of each descriptor
-	pending   []pending // of each check
+	rules     *rules    // the configuration that decides it; nil if none did
+	matches   []match   // one per descriptor
+	pending   []pending // one per check
 	checks    []backend.Check
 	decisions []backend.Decision
-	refunds   backend.Part // what a refused request gives back
+	refunds   backend.Part // checks that give a refused request's hits back
 	keys      []byte
-	ownLimits []descriptors.Limit // overrides, and what is left of limits that others replace in part
-	replaced  []string            // names of limits that others replace
+	ownLimits []descriptors.Limit // overrides, and what remains of limits that are replaced in part
+	replaced  []string            // names of limits that other descriptors replace
 }
 
-// match is what applies to a descriptor, before what those of the request's other descriptors replace.
+// match is what applies to a descriptor before limits are replaced by the request's other descriptors.
 type match struct {
 	descriptors.Match
-	own []descriptors.Limit // that the request brings, in place of its rule's; nil: none
+	own []descriptors.Limit // the request's own limits, in place of the rule's; nil: none
 }
 
-// pending is what is known of a check besides, until its decision is recorded.
+// pending holds what recording the decision on a check needs.
 type pending struct {
 	descriptor int
-	place      int      // of its rule
-	shadow     bool     // the limit is that of a rule in shadow mode
-	recorded   bool     // its hits are; not those of looks, nor of refunds where nobody reads them
-	key        hits.Key // of the check there
+	place      int      // see descriptors.Config.Place
+	shadow     bool     // the rule is in shadow mode
+	recorded   bool     // its hits are counted; looks are not, nor refunds unless the recorder counts them
+	key        hits.Key // the hash of the check's key
 }
 
 // Request is RateLimitRequest in weir's own types.
 type Request struct {
 	Domain      string
-	Hits        uint32 // of descriptors that carry none of their own; 0 means 1
+	Hits        uint32 // for descriptors without their own; 0 means 1
 	Descriptors []Descriptor
 	Cut         bool      // the message was too long, and only its beginning was read
-	At          time.Time // when it came, for the denials that are kept
+	At          time.Time // when it arrived
 }
 
 // Descriptor is RateLimitDescriptor in weir's own types.
@@ -55,12 +55,12 @@ type Descriptor struct {
 	Entries     descriptors.Descriptor
 	Override    Override
 	HasOverride bool
-	Hits        uint64 // if HasHits; 0 looks and charges nothing
+	Hits        uint64 // if HasHits; 0 only looks and charges nothing
 	HasHits     bool
 	Refund      bool // give the hits back (is_negative_hits)
 }
 
-// Override is a limit that the request itself brings. One that makes no sense is as good as none.
+// Override is a limit that the request itself carries. An invalid one is ignored.
 type Override struct {
 	Requests      uint32
 	Unit          descriptors.Unit // 0 for a unit that weir does not know
@@ -71,33 +71,34 @@ type Override struct {
 // Verdict is RateLimitResponse in weir's own types. It points into its Call.
 type Verdict struct {
 	Result        Result
-	Statuses      []Status // one per descriptor, in their order
+	Statuses      []Status // one per descriptor, in order
 	Message       string   // body for the answer to the denied request, "" for none
-	Degraded      bool     // some status was decided while the store is away
+	Degraded      bool     // a failure policy decided some status
 	UnknownDomain bool     // no file configures the domain
-	// TooLarge is that the request has more than weir takes. Nothing of it is counted, and it has no Statuses. It is over
-	// if some rule of its domain refuses requests, or it brings a limit along: an error would pass wherever Envoy's failure_mode_deny is off.
+	// TooLarge says that the request exceeds [MaxDescriptors], [MaxEntries] or the message size. Nothing of it is
+	// counted, and it has no Statuses. It is over the limit if a rule of its domain refuses requests or it has an
+	// override: an error would pass wherever Envoy's failure_mode_deny is off.
 	TooLarge bool
 }
 
-// Status is the answer for one descriptor: what was decided about it, and by what rule.
+// Status is the answer for one descriptor: the decision, and the rule behind it.
 type Status struct {
-	backend.Decision // zero where nothing was to be decided; NextIn is 0 of a rule in shadow mode, which lets nobody wait
+	backend.Decision // zero if no limit applied; NextIn is 0 in shadow mode, which makes nobody wait
 
 	Outcome  Outcome
-	Rule     *descriptors.Rule  // that matched, nil if none did
+	Rule     *descriptors.Rule  // the match, nil if none
 	Limit    *descriptors.Limit // the strictest of its limits; nil if none applies
-	Override bool               // the request brings the limit with it
-	Quota    bool               // over, it refuses the request only if all quotas of the request are
-	Metadata map[string]any     // of the rule that limits it, for answers that let pass; shared by all requests
+	Override bool               // the limit comes with the request
+	Quota    bool               // refuses the request only if all quotas of the request are over
+	Metadata map[string]any     // of the rule, for answers that let pass; shared by all requests, read-only
 }
 
-// Outcome is what became of one descriptor.
+// Outcome is the result for one descriptor.
 type Outcome uint8
 
 // The outcomes of a descriptor.
 const (
-	NoLimit    Outcome = iota // none applies, or Err says why none was decided
+	NoLimit    Outcome = iota // no limit applies, or Err says why there is no decision
 	Unlimited                 // a rule lets everything pass, uncounted
 	Within                    // the limits have room
 	Over                      // it refuses the request, unless it is a quota
@@ -112,7 +113,7 @@ func (s *Status) Path() string {
 	return s.Rule.Path
 }
 
-// AddDescriptor appends a descriptor without entries and returns it. It uses the room of former requests.
+// AddDescriptor appends a descriptor without entries and returns it. It reuses memory of earlier requests.
 func (r *Request) AddDescriptor() *Descriptor {
 	n := len(r.Descriptors)
 	r.Descriptors = slices.Grow(r.Descriptors, 1)[:n+1]
@@ -121,10 +122,10 @@ func (r *Request) AddDescriptor() *Descriptor {
 	return d
 }
 
-// maxKept bounds the entries of a descriptor that Reset keeps memory for.
+// maxKept is how many entries of a descriptor may keep their memory across Reset.
 const maxKept = 16
 
-// Reset empties the call. It keeps no reference to what the request and the rules held.
+// Reset empties the call. It drops all references to the request and the rules.
 func (c *Call) Reset() {
 	for i := range c.Descriptors {
 		entries := c.Descriptors[i].Entries
@@ -149,13 +150,13 @@ func (c *Call) Reset() {
 	}
 }
 
-// cleared returns the room of a slice that refers to nothing any more.
+// cleared zeroes a slice and returns it with length 0.
 func cleared[T any](s []T) []T {
 	clear(s)
 	return s[:0]
 }
 
-// Result is how a request ended.
+// Result is the result of a request.
 type Result uint8
 
 // The results of a request.
@@ -163,10 +164,10 @@ const (
 	OK           Result = iota
 	OverLimit           // it is refused
 	Invalid             // the request itself is wrong
-	Unavailable         // no verdict could be given
-	Shadowed            // over a limit, and let through as everything is; see Options.Shadow
-	TooLarge            // in statistics alone: whatever the verdict on a request that is too large
-	Unconfigured        // no verdict could be given, for want of a configuration
+	Unavailable         // no verdict: the store failed
+	Shadowed            // over a limit, but passes; see Options.Shadow
+	TooLarge            // only in statistics: any verdict on a request that is too large
+	Unconfigured        // no verdict: no configuration
 	Results      = int(Unconfigured) + 1
 )
 
@@ -178,7 +179,7 @@ func (v *Verdict) Counted() Result {
 	return v.Result
 }
 
-// String returns the result's name in metrics, where it is the outcome. Unconfigured is a kind of Unavailable there.
+// String returns the value of the label outcome in metrics. Unconfigured is a kind of Unavailable there.
 func (r Result) String() string {
 	return [Results]string{"ok", "over", "invalid", "unavailable", "shadow", "too_large", "unavailable"}[r]
 }

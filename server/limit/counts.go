@@ -8,19 +8,19 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ruleCounts are the requests of a domain by their results: those of the entry of what no rule matches.
+// ruleCounts counts requests by result. Only the entries of domains (descriptors.UnmatchedPath) are used.
 type ruleCounts [Results]atomic.Uint64
 
-// DomainRequests are the requests of one domain that were decided since the start, or since the domain was configured.
+// DomainRequests counts the requests of one domain since the start, or since the domain was configured.
 type DomainRequests struct {
 	Domain  string // or descriptors.UnknownDomainName
 	Results [Results]uint64
 }
 
-// Requests returns the requests of each domain that is configured, broken ones too, or was some minutes ago, and of
-// unknown ones, unsorted. Each result is there, and never goes down while the domain is configured.
+// Requests returns the requests of each domain, unsorted: configured ones, with broken files too, those that were
+// configured some minutes ago, and the unknown ones as one. The counts never go down while the domain is configured.
 func (l *Limiter) Requests() (all []DomainRequests) {
-	l.counts.Sweep(time.Now()) // where nothing is reloaded any more, somebody scrapes
+	l.counts.Sweep(time.Now()) // without reloads, scrapes sweep
 	for _, e := range l.counts.All() {
 		if e.Path != descriptors.UnmatchedPath {
 			continue
@@ -34,7 +34,7 @@ func (l *Limiter) Requests() (all []DomainRequests) {
 	return all
 }
 
-// DegradedTotal returns how many decisions there were since the start for a reason and by a policy, of all rules.
+// DegradedTotal returns how many decisions a policy has made for a reason since the start.
 func (l *Limiter) DegradedTotal(r backend.Reason, p descriptors.Policy) uint64 {
 	return l.degraded[r][p].Load()
 }

@@ -1,5 +1,5 @@
-// Package limit is the request path: it matches a request's descriptors, has their hits checked, and puts the
-// decisions together into a verdict. It knows no wire format and no store. Read it from [Limiter.Decide] downwards.
+// Package limit is the request path: it matches a request's descriptors with rules, asks the store about their hits,
+// and combines the decisions into a verdict. It knows no wire format and no store. Read it from [Limiter.Decide] downwards.
 package limit
 
 import (
@@ -21,17 +21,17 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// Why there is no verdict. The first two are wrong with the request, and have the words of envoyproxy/ratelimit.
+// Errors without a verdict. The first two are the request's fault, in the words of envoyproxy/ratelimit.
 var (
 	ErrNoDomain      = errors.New("rate limit domain must not be empty")
 	ErrNoDescriptors = errors.New("rate limit descriptor list must not be empty")
 	ErrNoConfig      = errors.New("no rate limit configuration loaded")
-	// ErrBrokenDomain means that the files of a domain have errors and never were good.
+	// ErrBrokenDomain means that a domain's files have errors, and no version of them was ever valid.
 	ErrBrokenDomain = errors.New("the rate limit configuration of the domain has errors and never was good")
 )
 
-// MaxDescriptors is how many descriptors a request may have: a store is asked about all of them at once. A request that
-// has more is too large, see [Verdict].
+// MaxDescriptors is how many descriptors a request may have: the store gets all of them in one call. A request with
+// more is too large, see [Verdict].
 const MaxDescriptors = backend.MaxChecks
 
 // MaxEntries is how many entries a descriptor may have: rules are no deeper.
@@ -46,42 +46,41 @@ type Limiter struct {
 	applyMu     sync.Mutex
 	inForce     atomic.Pointer[rules]
 	counts      *byrule.Registry[ruleCounts]
-	degraded    [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions that were made while no store decides
+	degraded    [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions made without a store
 	unknownLog  throttle.Lines                                       // logs unknown domains
 	tooLargeLog throttle.Lines                                       // logs requests that are too large
 	invalidLog  throttle.Lines                                       // logs requests without a domain or a descriptor
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
-	// Denials keeps what is refused, and what shadow mode lets through.
+	// Denials keeps the denials, and those that shadow mode let through.
 	Denials *denials.Recorder
 }
 
-// Options hold for all requests, whatever the configuration says.
+// Options apply to all requests, whatever the configuration.
 type Options struct {
-	// Algorithm is that of limits which requests bring with them.
+	// Algorithm is used for overrides.
 	Algorithm descriptors.Algorithm
-	// Shadow lets every request pass. The statuses of its descriptors still tell what would have refused it.
+	// Shadow lets every request pass. The statuses of its descriptors still say which would have refused it.
 	Shadow bool
-	// Quota makes each descriptor a quota that no unlimited rule matches, those without any rule included.
+	// Quota makes each descriptor a quota, also one without a rule, except where an unlimited rule matches.
 	Quota bool
-	// RefundOthers charges a refused request only where it is over: it gives back all that its others were charged.
+	// RefundOthers charges a refused request only where it is over: the hits of its other descriptors are given back.
 	RefundOthers bool
-	// NearRatio is the share of a limit above which hits are near it.
+	// NearRatio is the share of a limit, from 0 to 1, above which hits count as near it.
 	NearRatio float32
-	// CanLease: the store grants hits of busy keys beforehand where a rule says lease: true; it is told how many a second
-	// a key has here.
+	// CanLease says that the store grants leases for busy keys, where a rule has lease: true. Checks then carry the
+	// rate of their key in this process.
 	CanLease bool
-	// Leases, beside CanLease, has it do so for all rules that say nothing of it.
+	// Leases is the default for rules that do not set lease. It needs CanLease.
 	Leases bool
-	// Unrecorded keeps neither what became of hits nor denials: a simulation has its own results, and costs a third less.
+	// Unrecorded turns off counting of hits and denials: a simulation has its own results, and costs a third less.
 	Unrecorded bool
-	// Log is told, once a minute at most, of a domain that is asked for and not configured, of a request that is too large,
-	// and of an invalid one; nil tells nobody.
+	// Log gets a line, at most one a minute, for each of unknown domains, too large and invalid requests; nil logs nothing.
 	Log *slog.Logger
 }
 
-// rules are a configuration, and where is kept what becomes of each rule's requests.
+// rules is the configuration in force with its per-rule counters and denials.
 type rules struct {
 	config  *descriptors.Config
 	hits    *hits.Table
@@ -89,7 +88,7 @@ type rules struct {
 	counts  *byrule.Table[ruleCounts]
 }
 
-// New makes a limiter that counts in counter, records what became of each rule's hits, and knows no configuration yet.
+// New makes a limiter that counts in counter and records hits in recorder. It has no configuration yet.
 func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	l := &Limiter{counter: counter, options: o, recorder: recorder, counts: byrule.New[ruleCounts](nil), Denials: denials.New()}
 	if o.CanLease {
@@ -98,7 +97,7 @@ func New(counter backend.Counter, o Options, recorder *hits.Recorder) *Limiter {
 	return l
 }
 
-// Apply puts a configuration in force for the requests that begin from now on.
+// Apply puts a configuration in force. Requests that have begun keep the old one.
 func (l *Limiter) Apply(c *descriptors.Config) {
 	l.applyMu.Lock()
 	defer l.applyMu.Unlock()
@@ -114,8 +113,7 @@ func (l *Limiter) Config() *descriptors.Config {
 	return nil
 }
 
-// Decide fills in the call's verdict. Its errors are those above, or why a check has no answer; then there is no
-// verdict but its Result.
+// Decide fills in the call's verdict. Its errors are those above, or the store's; then only the verdict's Result is set.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
 	place, counted := 0, c.Domain != "" && r != nil
@@ -139,14 +137,15 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	return err
 }
 
-// logUnknown logs a domain that no file configures: a misspelt one passes everything.
+// logUnknown logs a domain that no file configures. If it is a typo, its requests pass unlimited.
 func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
-	l.unknownLog.Warn(l.options.Log, "a domain is asked for that no file configures, so that its requests pass uncounted: correct the domain of "+
-		"Envoy's filter, or write a file for it", "domain", descriptors.Abbreviate(domain), "reason", config.Explain(domain, nil).Reason,
+	l.unknownLog.Warn(l.options.Log, "unknown domain: its requests pass uncounted", "domain", descriptors.Abbreviate(domain),
+		"reason", config.Explain(domain, nil).Reason, "remedy", "correct the domain of Envoy's filter, or write a file for it",
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }
 
-// reject returns why there is no verdict on a call, OK if there will be one. r is nil before the first configuration.
+// reject returns OK if the call can be decided, or else the result and the reason. r is nil before the first
+// configuration.
 func reject(r *rules, c *Call) (Result, error) {
 	switch {
 	case c.Domain == "":
@@ -181,16 +180,16 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	var undecided error
 	for i := range c.checks {
-		l.record(c, i)
-		if !c.pending[i].shadow && !l.options.Shadow { // which refuse nothing, whatever a store would say
+		l.setStatus(c, i)
+		if !c.pending[i].shadow && !l.options.Shadow { // these refuse nothing, so their errors do not matter
 			undecided = cmp.Or(undecided, c.decisions[i].Err)
 		}
 	}
 	l.conclude(c)
 	if !l.options.Unrecorded {
-		l.keep(c)
+		l.record(c)
 	}
-	if c.Result != OverLimit { // one denial is enough, whatever the others would be
+	if c.Result != OverLimit { // one denial is enough, whatever the undecided checks would say
 		if undecided != nil {
 			c.Result = Unavailable
 		}
@@ -202,7 +201,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	return nil
 }
 
-// ask has the store decide checks. Why it decides none is then the answer to each.
+// ask has the store decide checks. Its error becomes the decision of each.
 func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []backend.Decision) {
 	if err := l.counter.Decide(ctx, checks, decisions); err != nil {
 		for i := range checks {
@@ -211,7 +210,7 @@ func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []b
 	}
 }
 
-// conclude makes the answer for the whole request from those for its descriptors.
+// conclude combines the statuses of the descriptors into the answer for the request.
 func (l *Limiter) conclude(c *Call) {
 	refused, allQuotas := refused(c.Statuses)
 	for i := range c.Statuses {
@@ -224,7 +223,7 @@ func (l *Limiter) conclude(c *Call) {
 	}
 }
 
-// refusal returns how a request ends that is over.
+// refusal returns the result of a request that is over.
 func (l *Limiter) refusal() Result {
 	if l.options.Shadow {
 		return Shadowed
@@ -232,8 +231,8 @@ func (l *Limiter) refusal() Result {
 	return OverLimit
 }
 
-// refused reports whether the statuses refuse the request, before Options.Shadow, and whether all quotas are over. One
-// that is over refuses it, a quota only together with all others.
+// refused reports whether the statuses refuse the request, leaving Options.Shadow aside, and whether all quotas are
+// over. A descriptor that is over refuses it; a quota does so only if all quotas are over.
 func refused(statuses []Status) (refused, allQuotas bool) {
 	quotaOver, quotaPasses := false, false
 	for i := range statuses {
@@ -251,7 +250,7 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 	return refused || allQuotas, allQuotas
 }
 
-// match finds what applies to a descriptor alone, and collects the names of the limits that its rule replaces.
+// match finds what applies to one descriptor, and collects the names of limits that its rule replaces in others.
 func (l *Limiter) match(c *Call, d *Descriptor) {
 	m := match{Match: c.rules.find(c.Domain, d.Entries)}
 	if d.HasOverride && m.Found != descriptors.UnknownDomain {
@@ -262,7 +261,7 @@ func (l *Limiter) match(c *Call, d *Descriptor) {
 	}
 	if m.Rule != nil && m.own == nil {
 		for _, name := range m.Rule.Replaces {
-			if !slices.Contains(c.replaced, name) { // so that a long request does not make a long list
+			if !slices.Contains(c.replaced, name) { // keeps the list short for long requests
 				c.replaced = append(c.replaced, name)
 			}
 		}
@@ -270,7 +269,7 @@ func (l *Limiter) match(c *Call, d *Descriptor) {
 	c.matches = append(c.matches, m)
 }
 
-// unreplaced returns those of some limits that no name replaces.
+// unreplaced returns the limits that no other descriptor replaces.
 func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 	n := len(c.ownLimits)
 	for i := range limits {
@@ -281,7 +280,7 @@ func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 	return c.ownLimits[n:len(c.ownLimits):len(c.ownLimits)]
 }
 
-// check makes a check of descriptor i, unless nothing limits it.
+// check adds a check for descriptor i, unless nothing limits it.
 func (l *Limiter) check(c *Call, i int) {
 	d, s, m := &c.Descriptors[i], &c.Statuses[i], &c.matches[i]
 	s.Override, s.Quota = m.own != nil, l.options.Quota
@@ -320,21 +319,21 @@ func (l *Limiter) check(c *Call, i int) {
 	l.addCheck(c, keyed, p, check)
 }
 
-// addCheck adds a check of a descriptor, under the key of a match.
+// addCheck adds a check for a descriptor, with the key of its match.
 func (l *Limiter) addCheck(c *Call, keyed descriptors.Match, p pending, check backend.Check) {
 	begin := len(c.keys)
 	c.keys = keyed.AppendKey(c.keys, c.Domain, c.Descriptors[p.descriptor].Entries)
 	check.Key = c.keys[begin:len(c.keys):len(c.keys)]
 	p.key = l.recorder.Key(check.Key)
 	if check.Leases && check.Op == backend.Count {
-		first := &check.Limits[0] // one key may be asked for under several limits
+		first := &check.Limits[0] // a key may be used with several limits
 		key := (p.key^hits.Key(first.Requests))*0x9e3779b97f4a7c15 ^ hits.Key(first.Window)
-		check.Rate = l.rates.add(key, min(check.Hits, first.Capacity()), c.At) // more is denied
+		check.Rate = l.rates.add(key, min(check.Hits, first.Capacity()), c.At) // hits above the capacity are denied
 	}
 	c.checks, c.pending = append(c.checks, check), append(c.pending, p)
 }
 
-// find matches a descriptor. One without entries, or with one that has no key, passes whatever the configuration says.
+// find matches a descriptor. One without entries, or with an empty key, matches nothing and passes.
 func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match {
 	if len(d) == 0 || slices.ContainsFunc(d, func(e descriptors.Entry) bool { return e.Key == "" }) {
 		return descriptors.Match{}
@@ -342,7 +341,7 @@ func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match 
 	return r.config.Match(domain, d)
 }
 
-// override returns the limit that the descriptor brings with it, nil if it brings none that makes sense.
+// override returns the limit that the descriptor carries, nil if it is invalid.
 func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	multiplier := uint32(1)
 	if d.Override.HasMultiplier {
@@ -357,8 +356,8 @@ func (l *Limiter) override(c *Call, d *Descriptor) []descriptors.Limit {
 	return c.ownLimits[n : n+1 : n+1]
 }
 
-// chargeOf returns the rule's charge, if it has one. Hits that a descriptor brings of its own are charged whatever the
-// verdict: nothing on the wire tells the cost of a request that is over from one that may still be refused.
+// chargeOf returns when the descriptor is charged: as its rule says; always if it has its own hits, because the wire
+// cannot tell a finished request's cost from a request that may still be refused; else as the algorithm does.
 func chargeOf(rule *descriptors.Rule, d *Descriptor) descriptors.Charge {
 	switch {
 	case rule != nil && rule.Charge != descriptors.ChargeByAlgorithm:
@@ -369,7 +368,7 @@ func chargeOf(rule *descriptors.Rule, d *Descriptor) descriptors.Charge {
 	return descriptors.ChargeByAlgorithm
 }
 
-// operation returns what the descriptor's check does, and with how many hits.
+// operation returns the operation of the descriptor's check, and its hits.
 func operation(d *Descriptor, ofRequest uint32) (backend.Op, uint64) {
 	hits := max(1, uint64(ofRequest))
 	if d.HasHits {

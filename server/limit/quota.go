@@ -11,19 +11,19 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// Quota is what one configuration says about hits that a caller lets through by itself, and reports later.
+// Quota is the rule for hits that a caller admits by itself and reports later.
 type Quota struct {
 	Domain     string
-	Descriptor descriptors.Descriptor // in the order of the rule
+	Descriptor descriptors.Descriptor // in the rule's order
 	Found      descriptors.Found
 	Rule       *descriptors.Rule // nil if none matches
-	Enforced   bool              // the rule has limits, and no shadow mode lets pass what is over them
-	Key        string            // under which the rule counts; "" without limits
+	Enforced   bool              // the rule has limits, and is not in shadow mode
+	Key        string            // of the rule's counters; "" without limits
 
 	rules *rules
 }
 
-// Quota finds the rule for entries without an order; false before the first configuration.
+// Quota finds the rule for entries in any order; false before the first configuration.
 func (l *Limiter) Quota(domain string, set descriptors.Descriptor) (q Quota, configured bool) {
 	r := l.inForce.Load()
 	if r == nil {
@@ -38,21 +38,21 @@ func (l *Limiter) Quota(domain string, set descriptors.Descriptor) (q Quota, con
 	return q, true
 }
 
-// Path returns the rule's path, descriptors.UnmatchedPath without one.
+// Path returns the path of the rule, descriptors.UnmatchedPath if there is none.
 func (q *Quota) Path() string { return (&Status{Rule: q.Rule}).Path() }
 
-// Current reports whether the quota is that of the configuration in force.
+// Current reports whether the quota was found in the configuration in force.
 func (l *Limiter) Current(q *Quota) bool { return l.inForce.Load() == q.rules }
 
-// Usage is what a caller reports of a quota.
+// Usage is what a caller reports about a quota.
 type Usage struct {
 	Quota
 	Allowed, Denied uint64 // hits
 	At              time.Time
 }
 
-// Report charges hits that were let through, whatever the limit says, and records them as within, and those that were
-// denied as over. A shadow rule's are within or over as its limits have it. While the store is away all are degraded.
+// Report charges admitted hits, whatever the limit, and records them as within; denied hits are recorded as over. For
+// a rule in shadow mode, its limits decide which are within and which over. While the store is away, all are degraded.
 func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 	var checks []backend.Check
 	var of []*Usage
@@ -78,26 +78,26 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 	}
 }
 
-// Room is what remains of some limits of a quota's rule.
-type Room struct {
+// Remaining is what remains under some limits of a quota's rule.
+type Remaining struct {
 	Quota
 	Limits []descriptors.Limit
 	backend.Decision
 }
 
-// Room tells what remains, without counting.
-func (l *Limiter) Room(ctx context.Context, rooms []Room) {
-	checks := make([]backend.Check, len(rooms))
-	for i := range rooms {
-		checks[i] = rooms[i].check(backend.Look, 0)
-		checks[i].Limits = rooms[i].Limits
+// Remaining fills in what remains, without counting.
+func (l *Limiter) Remaining(ctx context.Context, remaining []Remaining) {
+	checks := make([]backend.Check, len(remaining))
+	for i := range remaining {
+		checks[i] = remaining[i].check(backend.Look, 0)
+		checks[i].Limits = remaining[i].Limits
 	}
 	for i, d := range l.askAll(ctx, checks) {
-		rooms[i].Decision = d
+		remaining[i].Decision = d
 	}
 }
 
-// askAll has the store decide any number of checks.
+// askAll has the store decide any number of checks, in batches of MaxDescriptors.
 func (l *Limiter) askAll(ctx context.Context, checks []backend.Check) []backend.Decision {
 	decisions := make([]backend.Decision, len(checks))
 	for from := 0; from < len(checks); from += MaxDescriptors {
@@ -112,7 +112,8 @@ func (q *Quota) check(op backend.Op, n uint64) backend.Check {
 		OnFailure: q.Rule.OnFailure}
 }
 
-// recordUsage records a report, given the check that charged it, or looked if nothing was let through, and its decision.
+// recordUsage records a report, given its check and decision. The check charged the admitted hits, or looked if there
+// were none.
 func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decision) {
 	event := hits.Event{Rule: u.Rule, Descriptor: u.Descriptor, Key: l.recorder.Key(check.Key), At: u.At, Check: check, Decision: d}
 	modes := hits.Modes{NearRatio: l.options.NearRatio, Shadow: u.Rule.Shadow, Passes: l.options.Shadow}
@@ -125,7 +126,7 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 		return
 	}
 	if u.Allowed > 0 {
-		d.Allowed = d.Allowed || u.Enforced // it has passed
+		d.Allowed = d.Allowed || u.Enforced // the caller has let it pass
 		counter.Record(&event, modes)
 	}
 	if u.Denied == 0 {
@@ -133,7 +134,7 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	}
 	d.Allowed, check.Hits, check.Charge = false, u.Denied, descriptors.ChargeAdmitted
 	counter.Record(&event, modes)
-	denial := denials.Of(u.At, check, d)
+	denial := denials.FromCheck(u.At, check, d)
 	denial.Quota = u.Rule.Quota
-	u.rules.denials.Note(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
+	u.rules.denials.Record(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
 }

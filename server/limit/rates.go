@@ -8,20 +8,19 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// rates estimates at which rate keys are asked for in this process, in half a megabyte. Each key has one slot, and takes
-// it from a key that had it before and has fewer hits by now. Its methods may be called by any number of goroutines. Of
-// hits that come at the same time some may be missed.
+// rates estimates the rate of keys in this process, in 512 KiB. Each key has one slot; it takes a slot over from
+// another key once that has fewer hits. Its methods may be called by any number of goroutines. Concurrent hits may be missed.
 type rates [1 << 16]atomic.Uint64
 
-// A slot holds 16 bits of a key, the time in ticks, and a float32: the decaying sum of the hits until then.
+// A slot holds 16 bits of a key, the time in ticks, and a float32: the decayed sum of the hits up to that time.
 const (
 	tick  = 62500 * time.Microsecond // a sixteenth of a second
 	decay = 3 * time.Second          // the time constant of the exponential average
 
-	maxLateTicks = 64 // by which a request may be older than the one before it
+	maxLateTicks = 64 // how many ticks a request may be older than the one before it
 )
 
-// add adds hits of a key, and returns how many a second it had before them.
+// add adds hits of a key, and returns its rate before them, in hits a second.
 func (r *rates) add(key hits.Key, n uint64, at time.Time) float32 {
 	slot, now := &r[key%hits.Key(len(r))], uint16(at.UnixMicro()/tick.Microseconds())
 	was, had := slot.Load(), float32(0)
@@ -31,7 +30,7 @@ func (r *rates) add(key hits.Key, n uint64, at time.Time) float32 {
 		case passed > 0:
 			had *= float32(math.Exp(-(time.Duration(passed) * tick).Seconds() / decay.Seconds()))
 		case passed > -maxLateTicks:
-			now -= uint16(passed) // a later request was faster
+			now -= uint16(passed) // a later request came first
 		default: // the clock stepped back, or half an hour has passed
 			had = 0
 		}

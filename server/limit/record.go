@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/hits"
 )
 
-// record puts the decision on check i into the verdict.
-func (l *Limiter) record(c *Call, i int) {
+// setStatus copies the decision on check i to the verdict.
+func (l *Limiter) setStatus(c *Call, i int) {
 	p, d, check := &c.pending[i], &c.decisions[i], &c.checks[i]
 	s := &c.Statuses[p.descriptor]
 	if d.Err != nil {
@@ -30,7 +30,7 @@ func (l *Limiter) record(c *Call, i int) {
 	if p.shadow {
 		s.NextIn = 0
 	}
-	switch { // a look may have found it over
+	switch { // a look, too, may be over
 	case d.Allowed:
 		s.Outcome = Within
 	case p.shadow:
@@ -40,34 +40,34 @@ func (l *Limiter) record(c *Call, i int) {
 	}
 }
 
-// keep counts the hits of each check by what became of them, and keeps the denials: of a request that is refused each
-// check that refuses it, and of any each that would, were it not for shadow mode.
-func (l *Limiter) keep(c *Call) {
+// record counts the hits of each check by outcome, and keeps the denials: those that refuse the request, and those that
+// would without shadow mode.
+func (l *Limiter) record(c *Call) {
 	refused := c.Result != OK
 	for i := range c.checks {
 		p := &c.pending[i]
 		s, check, d := &c.Statuses[p.descriptor], &c.checks[i], &c.decisions[i]
 		entries := c.Descriptors[p.descriptor].Entries
-		if p.recorded { // a quota that is over refuses only if the request is refused
+		if p.recorded { // a quota that is over refuses only with all others
 			c.rules.hits.At(p.place).Record(
 				&hits.Event{Rule: s.Rule, Descriptor: entries, Override: s.Override, Key: p.key, At: c.At, Check: check, Decision: d},
 				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && c.Result != OverLimit})
 		}
 		if s.Outcome == ShadowOver || s.Outcome == Over && refused {
-			denial := denials.Of(c.At, check, d)
+			denial := denials.FromCheck(c.At, check, d)
 			denial.Override, denial.Quota = s.Override, s.Quota
-			c.rules.denials.Note(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
+			c.rules.denials.Record(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
 		}
 	}
 }
 
-// Refunds counts what was given back to descriptors of refused requests.
+// Refunds counts refunds to descriptors of refused requests.
 type Refunds struct {
 	Done, Failed atomic.Uint64 // checks
 }
 
-// refund gives back what a refused request has charged to its descriptors that are not over, but what is charged
-// whatever the verdict only with Options.RefundOthers. It tries once, within the request's deadline, and counts failures.
+// refund gives back what a refused request charged to descriptors that are not over. Charges made whatever the verdict
+// are given back only with Options.RefundOthers. It tries once, within the request's deadline, and counts failures.
 func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.refunds.Reset()
 	for i := range c.checks {

@@ -7,10 +7,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// tooLargeMessage is the body of the answer to who sends a request that is too large.
+// tooLargeMessage is the body of the answer to a request that is too large.
 const tooLargeMessage = "The request is too large to be rate limited.\n"
 
-// tooLarge returns what of the request is more than weir takes, "" for nothing.
+// tooLarge returns which bound the request exceeds, "" for none.
 func (c *Call) tooLarge() string {
 	switch {
 	case c.Cut:
@@ -26,7 +26,7 @@ func (c *Call) tooLarge() string {
 	return ""
 }
 
-// refuseTooLarge makes the verdict on a request that is too large.
+// refuseTooLarge sets the verdict on a request that is too large.
 func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 	c.TooLarge = true
 	brings := func(d Descriptor) bool { return d.HasOverride }
@@ -37,7 +37,7 @@ func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 		"remedy", "bound the headers that descriptors are made of, or make fewer descriptors", "counted_in", `weir_requests_total{outcome="too_large"}`)
 }
 
-// logInvalid logs a request that is wrong itself: its error lets it pass wherever Envoy's failure_mode_deny is off.
+// logInvalid logs an invalid request: it passes wherever Envoy's failure_mode_deny is off.
 func (l *Limiter) logInvalid(c *Call, err error) {
 	l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Abbreviate(c.Domain), "reason", err,
 		"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)

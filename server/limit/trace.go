@@ -8,11 +8,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// What a trace shows at most: descriptors, and bytes of one or of a key.
+// Bounds of a trace: descriptors, and bytes of a descriptor or a key.
 const maxTraced, maxTracePart = 10, 200
 
-// Trace tells how the call came to its verdict, for a log: of its first ten descriptors the rule, the verdict, the key
-// under which it is counted, and who decided. It has the values of descriptors. It comes after Decide and before Reset.
+// Trace describes the verdict for a log: the rule, verdict, key and decider of the first ten descriptors. It contains
+// values of descriptors. Call it after Decide and before Reset.
 func (c *Call) Trace() string {
 	var b strings.Builder
 	check := 0

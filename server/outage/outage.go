@@ -1,4 +1,5 @@
-// Package outage logs the outages of the servers that count: when failure policies begin to decide, and what they did.
+// Package outage logs outages of the servers that count: when failure policies begin to decide, and how many requests
+// they decided.
 package outage
 
 import (
@@ -15,50 +16,50 @@ import (
 )
 
 const (
-	// confirmTime is for how long servers must be unable to count until that is an outage. If all count for less than that
-	// meanwhile, as while a slow server is tried after each PING, it is the same one.
+	// confirmTime is how long servers must be unable to count before an outage is logged. Shorter moments in which all count,
+	// as while a slow server is tried after each PING, do not end it.
 	confirmTime = 250 * time.Millisecond
-	// calmTime is for how long there must be none until it is over, so that a flapping server fills no log.
-	calmTime = 5 * time.Second
-	// decisionsTime is how often the policies' decisions are read while all count: those on checks that were only late, or
-	// too many, belong to no outage.
+	// recoveryTime is how long all servers must count again before the end is logged, so that a flapping server fills no log.
+	recoveryTime = 5 * time.Second
+	// decisionsTime is how often the policies' decisions are read while all servers count: decisions on checks that were
+	// only late, or too many, belong to no outage.
 	decisionsTime = time.Second
 )
 
-// Log logs each outage: its begin, with the policies that decide, and its end, with what they did.
+// Log logs the begin of each outage, with the policies that decide, and its end, with their decisions.
 type Log struct {
 	Servers backend.Health
-	Kind    string // of the servers: Redis or memcached
+	Kind    string // Redis or memcached
 	Limiter *limit.Limiter
-	Policy  descriptors.Policy // of rules that have none of their own
+	Policy  descriptors.Policy // the default, for rules without their own
 	Log     *slog.Logger
 
-	failed, counted time.Time                    // since when servers fail, and since when all count; zero: they do not
-	began, ended    time.Time                    // the outage whose begin is in the log; zero: not yet
-	before          [descriptors.Policies]uint64 // decisions by policies when all servers counted last
+	failed, recovered time.Time                    // when the first server failed, and when all counted again; zero: neither
+	began, ended      time.Time                    // of the outage whose begin is logged; zero: not yet
+	before            [descriptors.Policies]uint64 // decisions by policy when all servers last counted
 }
 
-// Run logs outages until ctx ends. It looks at the servers after each change, and when a time is over.
+// Run logs outages until ctx ends. It checks the servers after each change, and when a timer ends.
 func (l *Log) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	l.Servers.Notify(changed)
-	for again := confirmTime; ; again = l.look(time.Now(), l.failing()) {
+	for wait := confirmTime; ; wait = l.update(time.Now(), l.failing()) {
 		var over <-chan time.Time
-		if again > 0 {
-			over = time.After(again)
+		if wait > 0 {
+			over = time.After(wait)
 		}
 		select {
 		case <-changed:
 		case <-over:
 		case <-ctx.Done():
-			l.ended = cmp.Or(l.ended, l.counted, time.Now())
-			l.end("weir ends while servers of " + l.Kind + " cannot count; the descriptors that each policy decided meanwhile follow")
+			l.ended = cmp.Or(l.ended, l.recovered, time.Now())
+			l.end("weir ends: servers of " + l.Kind + " cannot count")
 			return
 		}
 	}
 }
 
-// failing names the servers that cannot count now, and their states.
+// failing returns the names and states of the servers that cannot count now.
 func (l *Log) failing() (names []string) {
 	for name, state := range l.Servers.Servers() {
 		if state != backend.ServerUp {
@@ -69,14 +70,14 @@ func (l *Log) failing() (names []string) {
 	return names
 }
 
-// look notes the servers that cannot count now. It returns when it must look again even if nothing changes; 0: never.
-func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
+// update updates the outage, given the failing servers. It returns after what time to look again without a change; 0: never.
+func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 	if len(failing) == 0 {
-		return l.lookCalm(now)
+		return l.updateAllUp(now)
 	}
-	l.failed, l.counted = cmp.Or(l.failed, now), time.Time{}
-	if again = l.failed.Add(confirmTime).Sub(now); again > 0 {
-		return again
+	l.failed, l.recovered = cmp.Or(l.failed, now), time.Time{}
+	if wait = l.failed.Add(confirmTime).Sub(now); wait > 0 {
+		return wait
 	}
 	if l.ended = (time.Time{}); l.began.IsZero() {
 		l.began = l.failed
@@ -85,45 +86,45 @@ func (l *Log) look(now time.Time, failing []string) (again time.Duration) {
 	return 0
 }
 
-// lookCalm is look while all servers count.
-func (l *Log) lookCalm(now time.Time) (again time.Duration) {
-	l.counted = cmp.Or(l.counted, now)
-	if again = l.counted.Add(confirmTime).Sub(now); again > 0 && !l.failed.IsZero() {
-		return again
+// updateAllUp is update while all servers count.
+func (l *Log) updateAllUp(now time.Time) (wait time.Duration) {
+	l.recovered = cmp.Or(l.recovered, now)
+	if wait = l.recovered.Add(confirmTime).Sub(now); wait > 0 && !l.failed.IsZero() {
+		return wait
 	}
 	if l.failed = (time.Time{}); l.began.IsZero() {
 		l.before = l.Limiter.DegradedByPolicy()
 		return decisionsTime
 	}
-	l.ended = cmp.Or(l.ended, l.counted)
-	if again = l.ended.Add(calmTime).Sub(now); again <= 0 {
-		l.end("all servers of " + l.Kind + " count again; the descriptors that each policy decided meanwhile follow")
-		again = decisionsTime
+	l.ended = cmp.Or(l.ended, l.recovered)
+	if wait = l.ended.Add(recoveryTime).Sub(now); wait <= 0 {
+		l.end("all servers of " + l.Kind + " count again")
+		wait = decisionsTime
 	}
-	return again
+	return wait
 }
 
-// end logs the end of an outage whose begin is in the log.
+// end ends the outage, and logs that if its begin was logged.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
 	if !l.began.IsZero() {
-		about := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
+		attrs := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
-			about = append(about, p.String(), decided[p]-l.before[p])
+			attrs = append(attrs, p.String(), decided[p]-l.before[p])
 		}
-		l.Log.Warn(message, about...)
+		l.Log.Warn(message, attrs...)
 	}
 	l.began, l.ended, l.before = time.Time{}, time.Time{}, decided
 }
 
-// logBegin logs the policies that decide about requests now.
+// logBegin logs the begin, with the number of rules by policy.
 func (l *Log) logBegin(servers []string) {
-	about := []any{"servers", descriptors.Abbreviate(servers...)}
+	attrs := []any{"servers", descriptors.Abbreviate(servers...)}
 	var rules [descriptors.Policies]int
 	for _, r := range l.Limiter.Config().Rules() {
 		switch {
 		case r.Unlimited:
-		case r.Shadow: // which refuses nothing
+		case r.Shadow: // it refuses nothing
 			rules[descriptors.PolicyAllow]++
 		default:
 			rules[cmp.Or(r.OnFailure, l.Policy)]++
@@ -131,11 +132,11 @@ func (l *Log) logBegin(servers []string) {
 	}
 	for i, n := range rules {
 		if p := descriptors.Policy(i); n == 1 {
-			about = append(about, p.String(), "requests of 1 rule "+p.Effect())
+			attrs = append(attrs, p.String(), "requests of 1 rule "+p.Effect())
 		} else if n > 0 {
-			about = append(about, p.String(), fmt.Sprintf("requests of %d rules %s", n, p.Effect()))
+			attrs = append(attrs, p.String(), fmt.Sprintf("requests of %d rules %s", n, p.Effect()))
 		}
 	}
-	l.Log.Warn("servers of "+l.Kind+" cannot count: until they can, failure policies decide for their keys", append(about,
+	l.Log.Warn("servers of "+l.Kind+" cannot count: failure policies decide", append(attrs,
 		"remedy", "bring them back, or change on_backend_failure in the rules, which is in force at once")...)
 }

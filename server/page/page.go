@@ -1,5 +1,5 @@
-// Package page has the files of a web page that shows every rule, and curves of its hits. The page requests its data from the
-// port that serves it, and changes nothing.
+// Package page embeds the web page that shows every rule and charts its hits. The page requests its data from the port
+// that serves it, and changes nothing.
 package page
 
 import (
@@ -20,12 +20,11 @@ var embedded embed.FS
 
 const index = "index.html"
 
-// policy lets the page load its own files and call its own port, and nothing else, since the names that it shows come from
-// requests.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// securityPolicy lets the page load files and data from its own port only, because the names that it shows come from requests.
+const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mediaTypes are the types of the files: the system's table may differ, and browsers run no script of another type.
+// mediaTypes are set here because the system's table may differ, and browsers run no script of another type.
 var mediaTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -35,22 +34,22 @@ var mediaTypes = map[string]string{
 
 // file is a served file.
 type file struct {
-	content []byte
-	media   string
-	tag     string // changes whenever the content does
+	content   []byte
+	mediaType string
+	etag      string // the ETag, which changes with the content
 }
 
 //go:embed help.txt
 var help string
 
-// Help writes what the port serves beside the page.
+// Help lists what the port serves besides the page.
 func Help(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, help) // the client is gone if this fails
 }
 
-// Handler serves the page at every path that ends in a slash, and its files by the last part of theirs. References between
-// files are relative, so a proxy may put them below a path of its own.
+// Handler serves the page at every path that ends in a slash, and its files by the last element of the path. Links
+// between files are relative, so a proxy may use a path prefix.
 func Handler() http.Handler {
 	files := make(map[string]file)
 	entries, _ := fs.ReadDir(embedded, ".") // embedded files can be read
@@ -62,17 +61,17 @@ func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, last := path.Split(r.URL.Path)
 		f, known := files[cmp.Or(last, index)]
-		if !known || last == index { // its relative references would lead elsewhere
+		if !known || last == index { // the index's relative links would break
 			http.NotFound(w, r)
 			return
 		}
 		h := w.Header()
-		h.Set("Content-Type", f.media)
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Type", f.mediaType)
+		h.Set("Content-Security-Policy", securityPolicy)
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache") // requested each time, and mostly answered with 304 by its tag
-		h.Set("ETag", f.tag)
+		h.Set("Cache-Control", "no-cache") // requested each time, and mostly answered with 304 by the ETag
+		h.Set("ETag", f.etag)
 		http.ServeContent(w, r, last, time.Time{}, bytes.NewReader(f.content))
 	})
 }

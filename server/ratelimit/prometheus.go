@@ -23,8 +23,8 @@ import (
 //go:embed default.yaml
 var defaultMapping string
 
-// DefaultMapping returns the mapping of those who have none of their own. Response times are shown in seconds, as their
-// name has it, or else in milliseconds.
+// DefaultMapping returns the default mapping. Response times are in seconds, as the metric's name says, or else in
+// milliseconds.
 func DefaultMapping(milliseconds bool) string {
 	const timer = `
   - match: ratelimit_server.*.response_time
@@ -40,36 +40,36 @@ func DefaultMapping(milliseconds bool) string {
 		"{buckets: [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10]}\n"
 }
 
-// PrometheusConfig says what Prometheus is shown, and how.
+// PrometheusConfig says what Prometheus reads, and how it is mapped.
 type PrometheusConfig struct {
 	Mapping    string            // in YAML
-	Labels     map[string]string // of each series, but where the mapping has others of that name
+	Labels     map[string]string // of each series, unless the mapping sets labels of that name
 	Statistics *Statistics
 	Log        *slog.Logger
 }
 
-// Prometheus is the statistics as Prometheus sees them. Its methods may be called by any number of goroutines.
+// Prometheus shows the statistics to Prometheus. Its methods may be called by any number of goroutines.
 type Prometheus struct {
 	config   PrometheusConfig
 	labels   prometheus.Labels
 	mapper   mapper.MetricMapper
 	registry *prometheus.Registry
-	vectors  *prometheus.GaugeVec          // how many there are; the library counts them
-	timers   [Methods]func() func(float64) // makes the series of a method's response times with the first
+	vectors  *prometheus.GaugeVec          // counts vectors, as the library requires
+	timers   [Methods]func() func(float64) // returns the observer of a method's response times, and makes its series first
 
 	mu    sync.Mutex
 	made  *registry.Registry         // the series, by metric and labels
-	helps map[string]string          // by metric: all its series must have one
-	shown map[string]*shownStatistic // by the name of a statistic
+	helps map[string]string          // by metric, whose series must share one
+	shown map[string]*shownStatistic // by the name of the statistic
 }
 
-// shownStatistic is where a statistic is shown.
+// shownStatistic is a statistic with its series.
 type shownStatistic struct {
-	show  func(float64) // what was added to a counter, or a gauge's value
+	show  func(float64) // adds to a counter, or sets a gauge
 	total uint64        // of a counter, when it was last shown
 }
 
-// NewPrometheus makes the metrics. Its error is what is wrong with the mapping.
+// NewPrometheus makes the metrics. Its error is about the mapping.
 func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
 	m := &Prometheus{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
 		vectors: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "vectors"}, []string{"type"})}
@@ -81,7 +81,7 @@ func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
 	}
 	m.reset()
 	for method := range Method(Methods) {
-		if err := m.tryTimer(method.ResponseTime()); err != nil {
+		if err := m.checkTimer(method.ResponseTime()); err != nil {
 			return nil, err
 		}
 		m.timers[method] = sync.OnceValue(func() func(float64) {
@@ -94,15 +94,15 @@ func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
 	return m, nil
 }
 
-// reset begins anew with no series but those of Go and the process.
+// reset drops all series but those of Go and the process.
 func (m *Prometheus) reset() {
 	m.registry = prometheus.NewRegistry()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.made = registry.NewRegistry(m.registry, &m.mapper)
 }
 
-// tryTimer returns why the mapping of a timer makes no metric. The library panics of wrong buckets and labels.
-func (m *Prometheus) tryTimer(name string) (err error) {
+// checkTimer returns an error if the mapping of a timer makes no metric: the library panics on wrong buckets and labels.
+func (m *Prometheus) checkTimer(name string) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			err = fmt.Errorf("the mapping of %s: %v", name, wrong)
@@ -112,7 +112,7 @@ func (m *Prometheus) tryTimer(name string) (err error) {
 	return nil
 }
 
-// labelName makes the name of a tag one that a label can have.
+// labelName turns the name of a tag into a valid label name.
 func labelName(tag string) string {
 	name := strings.TrimLeft(mapper.EscapeMetricName(strings.ReplaceAll(tag, "-", "_")), "_")
 	if name == "" || name == "le" || name == "quantile" || name[0] <= '9' {
@@ -121,12 +121,12 @@ func labelName(tag string) string {
 	return name
 }
 
-// Took notes how long answering a call took.
-func (m *Prometheus) Took(method Method, took time.Duration) {
+// Observe records how long answering a call took.
+func (m *Prometheus) Observe(method Method, took time.Duration) {
 	m.timers[method]()(float64(took) / float64(time.Millisecond))
 }
 
-// update brings all series up to date.
+// update updates all series.
 func (m *Prometheus) update() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,8 +159,9 @@ func (m *Prometheus) Handler() http.Handler {
 	}), connlimit.ScrapeTime)
 }
 
-// mappedSeries returns what shows values of a statistic: nothing where the mapping drops it, or its metric's name is taken
-// by a metric of another kind. What no mapping matches goes by its own name.
+// mappedSeries returns a function that shows values of a statistic. It shows nothing if the mapping drops the
+// statistic, or if its metric's name is taken by a metric of another kind. Without a mapping the statistic's own name
+// is the metric's.
 func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
 	nowhere := func(float64) {}
 	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(m.labels)
@@ -182,7 +183,7 @@ func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func
 	m.helps[name] = help
 	show, err := m.series(name, labels, help, mapping, kind)
 	if err != nil {
-		m.config.Log.Warn("the mapping of statistics gives several kinds one name: only the first to come is shown", "name", name,
+		m.config.Log.Warn("statistic not shown: another kind of metric has its name", "name", name,
 			"not_shown", statistic, "error", err)
 		return nowhere
 	}
@@ -192,7 +193,7 @@ func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func
 	return func(value float64) { show(value * mapping.Scale.Val) }
 }
 
-// series returns what shows values of a series, made if there is none.
+// series returns a function that shows values of a series, which it makes if needed.
 func (m *Prometheus) series(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping,
 	kind mapper.MetricType) (func(float64), error) {
 	switch kind {

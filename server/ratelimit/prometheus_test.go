@@ -65,8 +65,8 @@ func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 	w.ask(t, 1, "route=r1,method=GET,path=/a", "route=r1,method=GET,path=/b", "tenant=b.c")
 	w.ask(t, 21, "dark=1")
 	w.decide(t, limit.Request{Domain: "nowhere", Descriptors: read(t, "a=1")})
-	m.Took(ratelimit.ShouldRateLimit, 3*time.Millisecond)
-	m.Took(ratelimit.Check, time.Millisecond)
+	m.Observe(ratelimit.ShouldRateLimit, 3*time.Millisecond)
+	m.Observe(ratelimit.Check, time.Millisecond)
 	w.calls[ratelimit.Check] = 2
 	const address = `{domain="default/eg/http",key1="route_r1",key2="masked_remote_address_0_0_0_0/0"} `
 	const method = `{domain="default/eg/http",key1="route_r1",key2="method_GET"} ` // its paths are added up
@@ -129,7 +129,7 @@ mappings:
 			m := newPrometheus(t, w, tc.mapping, tc.labels)
 			w.ask(t, 1, "user=ann")
 			w.ask(t, 2, "route=r1,masked_remote_address=0.0.0.0/0")
-			m.Took(ratelimit.ShouldRateLimit, time.Millisecond)
+			m.Observe(ratelimit.ShouldRateLimit, time.Millisecond)
 			expect(t, name, m, tc.want...)
 		})
 	}
@@ -157,7 +157,7 @@ func TestResponseTimesAreSecondsByDefault(t *testing.T) {
 	for milliseconds, want := range map[bool]string{false: "_sum{grpc_method=\"ShouldRateLimit\"} 0.0005\n", true: "_sum{grpc_method=\"ShouldRateLimit\"} 0.5\n"} {
 		w := newWorld(t, true)
 		m := newPrometheus(t, w, ratelimit.DefaultMapping(milliseconds), nil)
-		m.Took(ratelimit.ShouldRateLimit, 500*time.Microsecond)
+		m.Observe(ratelimit.ShouldRateLimit, 500*time.Microsecond)
 		answer := httptest.NewRecorder()
 		m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		if !strings.Contains(answer.Body.String(), want) {

@@ -1,6 +1,6 @@
-// Package ratelimit is what weir counts under the names of envoyproxy/ratelimit's statistics, for those whose dashboards
-// and alerts know these names, and shows them to Prometheus as that program does: by statsd_exporter, with a mapping of
-// names to metrics and labels. Below it are that program's arithmetic, for the request path, and statsd.
+// Package ratelimit has weir's counts under the names of envoyproxy/ratelimit's statistics, for existing dashboards
+// and alerts, and exposes them to Prometheus as that program does: by statsd_exporter's mapping of names to metrics
+// and labels. Packages below it have that program's arithmetic, for the request path, and statsd.
 package ratelimit
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
-// Method is a method of gRPC whose calls are counted and timed.
+// Method is a gRPC method whose calls are counted and timed.
 type Method uint8
 
 // The methods.
 const (
 	ShouldRateLimit Method = iota
-	Check                  // of health
+	Check                  // health check
 	Methods         = int(Check) + 1
 )
 
@@ -29,21 +29,21 @@ func (m Method) String() string { return [Methods]string{"ShouldRateLimit", "Che
 // ResponseTime returns the name of the method's timer: how long answering a call took, in milliseconds.
 func (m Method) ResponseTime() string { return "ratelimit_server." + m.String() + ".response_time" }
 
-// rules begins the name of what is counted by rule.
-const rules = "ratelimit.service.rate_limit."
+// rulePrefix is the prefix of statistics by rule.
+const rulePrefix = "ratelimit.service.rate_limit."
 
-// Statistics reads all statistics but the timers. Its methods may be called by any number of goroutines.
+// Statistics reads all statistics except timers. Its methods may be called by any number of goroutines.
 type Statistics struct {
-	Rules       *rulestats.Registry               // of the rules' hits; nil: there is nothing by rule
-	Requests    func() [limit.Results]uint64      // by result, over gRPC or as JSON
+	Rules       *rulestats.Registry               // nil: no statistics by rule
+	Requests    func() [limit.Results]uint64      // by result, over gRPC and as JSON
 	Calls       func(Method) uint64               // over gRPC
 	ConfigLoads func() (applied, rejected uint64) // configurations
 	Gauges      map[string]func() (value uint64)  // more gauges, by name
 	Counters    map[string]func() (total uint64)  // more counters, by name
 }
 
-// Each calls do with each statistic in no particular order: gauges, and counters that are above 0, which are totals since
-// the start and never go down. There are as many as the rules, and the values that rules tell apart, let there be.
+// Each calls do with each statistic, in no particular order: gauges, and counters above 0, which are totals since the
+// start and never go down. Their number is bounded by the rules, and the values that rules keep.
 func (s *Statistics) Each(do func(name string, value uint64, isGauge bool)) {
 	count := func(name string, value uint64) {
 		if value > 0 {
@@ -53,10 +53,10 @@ func (s *Statistics) Each(do func(name string, value uint64, isGauge bool)) {
 	if s.Rules != nil {
 		for rule, totals := range s.Rules.Totals() {
 			for statistic, total := range totals {
-				count(rules+rule+"."+rulestats.Statistic(statistic).String(), total)
+				count(rulePrefix+rule+"."+rulestats.Statistic(statistic).String(), total)
 			}
 		}
-		count(rules+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
+		count(rulePrefix+descriptors.UnknownDomainName+".domain_not_found", s.Rules.NotFound())
 	}
 	n := s.Requests()
 	for m := range Method(Methods) {

@@ -1,5 +1,5 @@
-// Package rlqs serves Envoy's RateLimitQuotaService: Envoys report what they let through, and get shares of the rules'
-// budgets, so that a request asks nobody. QUOTAS.md tells an operator what that promises. Read it from
+// Package rlqs serves Envoy's RateLimitQuotaService: Envoys report the hits that they admit, and get shares of the
+// rules' budgets, so that no request waits for weir. QUOTAS.md has the guarantees for operators. Read it from
 // [Service.StreamRateLimitQuotas] downwards.
 package rlqs
 
@@ -23,19 +23,19 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Options bound a service, and say what it shares with others.
+// Options bound a service, and connect it with other replicas.
 type Options struct {
-	TTL                                      time.Duration // of an assignment, in whole seconds: two reports and more
-	MaxStreams, MaxBuckets, MaxStreamBuckets int           // buckets of all streams, and of one
-	Replicas                                 func() int    // that share the counters, at least 1
-	Exchange                                 Exchange      // nil: each replica has as much of what remains
+	TTL                                      time.Duration // of an assignment, in whole seconds: at least two report intervals
+	MaxStreams, MaxBuckets, MaxStreamBuckets int           // MaxBuckets of all streams, MaxStreamBuckets of one
+	Replicas                                 func() int    // how many share the counters, at least 1
+	Exchange                                 Exchange      // nil: all replicas get equal parts of what remains
 	Log                                      *slog.Logger
 }
 
-// Exchange tells the replicas of weir each other's demands.
+// Exchange exchanges demands between replicas of weir.
 type Exchange interface {
-	// Exchange returns what others have said lately about a key, by their names, and leaves what a replica says, nothing if
-	// it is "".
+	// Exchange stores what this replica says about a key, or removes it if says is "", and returns what other replicas
+	// said recently, by their names.
 	Exchange(ctx context.Context, key, name, says string) (others map[string]string, err error)
 }
 
@@ -47,15 +47,15 @@ type Service struct {
 	name    string // of this replica
 	wake    chan struct{}
 
-	mu      sync.Mutex // guards what follows, and all streams, buckets and budgets
+	mu      sync.Mutex // guards the fields below, and all streams, buckets and budgets
 	streams map[*stream]struct{}
-	budgets map[string]*budget // by the key under which their rules count
-	dirty   map[*budget]bool   // to be shared anew; true: at once
+	budgets map[string]*budget // by the key of their counters
+	dirty   map[*budget]bool   // to be balanced; true: at once
 	totals  Totals
-	logged  map[string]time.Time // when a refusal was logged, by its bound
+	logged  map[string]time.Time // when a refusal was last logged, by bound
 }
 
-// New makes a service that charges by a limiter. It assigns while Run runs.
+// New makes a service that charges by a limiter. It makes assignments while Run runs.
 func New(l *limit.Limiter, o Options) *Service {
 	return &Service{limiter: l, options: o, name: rand.Text(), wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}),
 		budgets: make(map[string]*budget), dirty: make(map[*budget]bool), logged: make(map[string]time.Time),
@@ -68,18 +68,18 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 }
 
 const (
-	// balancePause is how often budgets that have had reports are shared anew.
+	// balancePause is how often budgets with new reports are balanced.
 	balancePause = time.Second
-	// idleTime is how long a bucket has no request before Envoy is told to forget it, as nothing else makes it;
-	// crowdedIdleTime that of a stream with more than half of the buckets that it may have.
+	// idleTime is how long a bucket may have no request before Envoy is told to drop it, as it does not by itself;
+	// crowdedIdleTime is the same for a stream with more than half of the buckets that it may have.
 	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
 	// crowd is how many buckets may share a budget for a new one to be assigned at once.
 	crowd = 1000
-	// silentTime is how long an Envoy may not report a bucket before it gets no more of it.
+	// silentTime is how long an Envoy may not report a bucket before it gets no new assignment for it.
 	silentTime = 3 * reportInterval
 )
 
-// Run shares budgets until ctx ends: those that an Envoy asks for the first time at once.
+// Run balances budgets every balancePause until ctx ends, and at once if an Envoy has a new bucket.
 func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(balancePause)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// sweep finds the rules of a new configuration, and ends reservations.
+// sweep updates buckets after a change of the configuration, and removes expired reservations.
 func (s *Service) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,30 +106,30 @@ func (s *Service) sweep(now time.Time) {
 		}
 	}
 	for _, of := range s.budgets {
-		n := len(of.left)
-		of.left = slices.DeleteFunc(of.left, func(b *bucket) bool { return !now.Before(b.until) })
-		if ended := n - len(of.left); ended > 0 {
+		n := len(of.disconnected)
+		of.disconnected = slices.DeleteFunc(of.disconnected, func(b *bucket) bool { return !now.Before(b.until) })
+		if ended := n - len(of.disconnected); ended > 0 {
 			s.totals.Buckets -= ended
-			s.share(of, false)
+			s.schedule(of, false)
 		}
 	}
 }
 
-// refresh finds the rule of a bucket, if the configuration is another, and lets a bucket without limits pass. A domain
-// whose files are broken gets no answer, as in RLS.
+// refresh finds the bucket's rule anew after a change of the configuration, and lets a bucket without limits pass. A
+// domain with broken files gets no assignment, as in RLS.
 func (s *Service) refresh(b *bucket, now time.Time) {
 	if !s.limiter.Current(&b.quota) {
 		s.leave(b)
-		if b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor); b.quota.Enforced && !b.gone {
+		if b.quota, _ = s.limiter.Quota(b.quota.Domain, b.quota.Descriptor); b.quota.Enforced && !b.detached {
 			s.join(b)
 		}
 	}
-	if b.budget == nil && !b.gone && b.quota.Found != descriptors.BrokenDomain {
+	if b.budget == nil && !b.detached && b.quota.Found != descriptors.BrokenDomain {
 		b.assign(allowAll, 0, s.options.TTL, now)
 	}
 }
 
-// join lets a bucket share the budget of its rule. It takes over what is reserved for its host.
+// join adds a bucket to the budget of its rule. It takes over a reservation of its host.
 func (s *Service) join(b *bucket) {
 	of := s.budgets[b.quota.Key]
 	if of == nil {
@@ -137,54 +137,54 @@ func (s *Service) join(b *bucket) {
 		s.budgets[b.quota.Key] = of
 	}
 	of.quota = b.quota
-	if i := slices.IndexFunc(of.left, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
-		b.demand = max(b.demand, of.left[i].share)
-		of.left = slices.Delete(of.left, i, i+1)
+	if i := slices.IndexFunc(of.disconnected, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
+		b.demand = max(b.demand, of.disconnected[i].share)
+		of.disconnected = slices.Delete(of.disconnected, i, i+1)
 		s.totals.Buckets--
 	}
 	of.add(b)
-	s.share(of, len(of.buckets) <= crowd)
+	s.schedule(of, len(of.buckets) <= crowd)
 	wake(s.wake)
 }
 
-// leave takes a bucket out of its budget.
+// leave removes a bucket from its budget.
 func (s *Service) leave(b *bucket) {
 	if of := b.budget; of != nil {
 		of.remove(b)
-		s.share(of, false)
+		s.schedule(of, false)
 	}
 }
 
-// share has a budget shared anew, at once or with the next balance.
-func (s *Service) share(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
+// schedule schedules balancing a budget, at once or at the next interval.
+func (s *Service) schedule(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
 
-// abandon has an Envoy forget a bucket, with or without room here.
+// abandon tells Envoy to drop a bucket, and drops it here.
 func (s *Service) abandon(b *bucket) {
 	s.leave(b)
 	b.kind = abandoned
-	b.stream.tell(b)
+	b.stream.schedule(b)
 	s.totals.Abandoned++
-	if !b.gone {
-		b.gone = true
+	if !b.detached {
+		b.detached = true
 		delete(b.stream.buckets, b.name)
 		s.totals.Buckets--
 	}
 }
 
-// balance shares the budgets that have had reports, or those alone that must not wait.
+// balance balances the scheduled budgets, or only those scheduled at once.
 func (s *Service) balance(ctx context.Context, urgent bool) {
 	s.mu.Lock()
 	var all []*budget
-	var rooms []limit.Room
+	var remaining []limit.Remaining
 	for b, now := range s.dirty {
 		if urgent && !now {
 			continue
 		}
 		delete(s.dirty, b)
-		if len(b.buckets)+len(b.left) == 0 {
+		if len(b.buckets)+len(b.disconnected) == 0 {
 			delete(s.budgets, b.quota.Key)
 		}
-		all, rooms = append(all, b), append(rooms, limit.Room{Quota: b.quota, Limits: spent(b.quota.Rule.Limits)})
+		all, remaining = append(all, b), append(remaining, limit.Remaining{Quota: b.quota, Limits: assignable(b.quota.Rule.Limits)})
 	}
 	s.mu.Unlock()
 	replicas, others := s.options.Replicas(), make([]map[string]message, len(all))
@@ -192,11 +192,11 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	asking.SetLimit(16)
 	for i, b := range all {
 		asking.Go(func() error {
-			others[i] = s.exchange(ctx, b, rooms[i].Key, replicas)
+			others[i] = s.exchange(ctx, b, remaining[i].Key, replicas)
 			return nil
 		})
 	}
-	s.limiter.Room(ctx, rooms)
+	s.limiter.Remaining(ctx, remaining)
 	_ = asking.Wait() // none returns an error
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,15 +205,15 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 		if others[i] == nil {
 			parts = uint64(replicas)
 		}
-		if rooms[i].Source == backend.FromLocal { // it is this one's part
-			rooms[i].Remaining *= uint64(replicas)
+		if remaining[i].Source == backend.FromLocal { // the failure policy local counts only this replica's part
+			remaining[i].Remaining *= uint64(replicas)
 		}
-		b.assign(&rooms[i], parts, s.name, others[i], s.options.TTL, time.Now())
+		b.assign(&remaining[i], parts, s.name, others[i], s.options.TTL, time.Now())
 	}
 }
 
-// exchange tells the other replicas what is demanded here, and returns what they say, by their names; nil if that is not
-// known. What cannot be read says nothing.
+// exchange sends this replica's demands to the others, and returns their messages by name; nil if they are unknown. It
+// skips messages that it cannot decode.
 func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas int) map[string]message {
 	others := make(map[string]message)
 	if replicas == 1 {
@@ -224,7 +224,7 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 	s.mu.Lock()
 	here, _ := b.message(time.Now())
 	says, _ := json.Marshal(here) // of numbers
-	if len(b.buckets)+len(b.left) == 0 {
+	if len(b.buckets)+len(b.disconnected) == 0 {
 		says = nil
 	}
 	s.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 	return others
 }
 
-// refuse counts what a bound refuses, and logs it once a minute.
+// refuse counts a refusal by a bound, and logs it at most once a minute.
 func (s *Service) refuse(bound, peer, remedy string) {
 	s.totals.Refused[bound]++
 	if now := time.Now(); now.Sub(s.logged[bound]) >= time.Minute {
@@ -251,14 +251,14 @@ func (s *Service) refuse(bound, peer, remedy string) {
 	}
 }
 
-// Totals are counts since the start, but for the first two, which are now's.
+// Totals are counts since the start, except Streams and Buckets, which are current.
 type Totals struct {
 	Streams, Buckets int
-	Reports          uint64            // of a bucket each
-	Allowed, Denied  uint64            // hits that they tell of
-	Over             uint64            // of Allowed, those beyond what was assigned meanwhile
+	Reports          uint64            // of one bucket each
+	Allowed, Denied  uint64            // reported hits
+	Over             uint64            // part of Allowed: beyond what was assigned
 	Abandoned        uint64            // buckets
-	Refused          map[string]uint64 // by the bound
+	Refused          map[string]uint64 // by bound
 }
 
 // Totals returns the totals.
@@ -270,13 +270,13 @@ func (s *Service) Totals() Totals {
 	return t
 }
 
-// Assigned returns how many hits a second Envoys may let through by their shares.
+// Assigned returns how many hits a second all shares of Envoys allow together.
 func (s *Service) Assigned() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hits := uint64(0)
 	for _, of := range s.budgets {
-		for _, b := range slices.Concat(of.buckets, of.left) {
+		for _, b := range slices.Concat(of.buckets, of.disconnected) {
 			hits += b.share
 		}
 	}
@@ -285,22 +285,22 @@ func (s *Service) Assigned() float64 {
 
 func perSecond(hits uint64) float64 { return float64(hits) / horizon.Seconds() }
 
-// Bucket is what is known of a bucket of one Envoy, as the API tells it.
+// Bucket describes a bucket of one Envoy in the API.
 type Bucket struct {
 	Domain     string  `json:"domain"`
 	Path       string  `json:"path"` // of its rule
 	Descriptor string  `json:"descriptor,omitempty"`
 	Envoy      string  `json:"envoy"`      // host:port
 	Assignment string  `json:"assignment"` // share, allow_all, deny_all, or none
-	Demand     float64 `json:"demand"`     // hits a second, with a fifth to grow by
-	Share      float64 `json:"share"`      // likewise, assigned
-	Ends       float64 `json:"ends"`       // seconds until the assignment does
+	Demand     float64 `json:"demand"`     // hits a second, plus a fifth to grow
+	Share      float64 `json:"share"`      // assigned hits a second
+	Ends       float64 `json:"ends"`       // seconds until the assignment ends
 	Reported   float64 `json:"reported"`   // seconds since the last report
-	Allowed    uint64  `json:"allowed"`    // hits, since the stream began
+	Allowed    uint64  `json:"allowed"`    // hits since the stream began
 	Denied     uint64  `json:"denied"`
 }
 
-// Buckets returns the buckets of a domain, of all if it is "", the hungriest first, and how many streams there are.
+// Buckets returns the buckets of a domain, or of all if it is "", highest demand first, and the number of streams.
 func (s *Service) Buckets(domain string, now time.Time) (all []Bucket, streams int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

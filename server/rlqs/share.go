@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// reportInterval is how often Envoy 1.40 reports a bucket, whatever it is told.
+	// reportInterval is how often Envoy 1.40 reports a bucket; it cannot be configured.
 	reportInterval = 5 * time.Second
-	// horizon is the time that a share is for: a token bucket that holds a second's hits, and fills for reportInterval,
-	// lets through as many.
-	horizon    = reportInterval + time.Second
-	floorShare = 10      // the part of a capacity that is shared whatever is demanded: a tenth
-	maxHits    = 1 << 40 // in a horizon; of more, the rest is not assigned
-	maxWeight  = 1000
+	// horizon is the time that a share covers: a token bucket that holds the hits of a second, and fills for
+	// reportInterval, admits as many.
+	horizon      = reportInterval + time.Second
+	floorDivisor = 10      // each Envoy may demand its part of a tenth of the capacity, whatever it reports
+	maxHits      = 1 << 40 // per horizon; the rest is not assigned
+	maxWeight    = 1000
 )
 
-// Demand is what one Envoy would let through of a budget in a horizon.
+// Demand is how many hits one Envoy would admit of a budget in a horizon.
 type Demand struct {
 	Hits   uint64 // at most maxHits
-	Weight uint64 // from 1 to maxWeight
+	Weight uint64 // 1 to maxWeight
 }
 
-// Shares divides a capacity, in hits, by weighted max-min fairness: each gets what it demands, or as much for a unit of its
-// weight as all others whose demand is not met. Each demands its part of a tenth at least, for those who begin. What nobody
-// demands is shared by the weights. The shares add up to the capacity, if there is a demand.
+// Shares divides a capacity, in hits, by weighted max-min fairness: each gets its demand or, if that is not met, as
+// much per weight as all others whose demand is not met. Each demand is at least its part of a tenth, for those that
+// have just begun. What nobody demands is divided by weight. The shares add up to the capacity, if there is a demand.
 func Shares(capacity uint64, demands []Demand) []uint64 {
 	rest, weights := min(capacity, maxHits), uint64(0)
 	for _, d := range demands {
@@ -42,12 +42,12 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	}
 	shares, wants, order := make([]uint64, len(demands)), make([]uint64, len(demands)), make([]int, len(demands))
 	for i, d := range demands {
-		wants[i], order[i] = max(min(d.Hits, maxHits), rest/floorShare*d.Weight/weights), i
+		wants[i], order[i] = max(min(d.Hits, maxHits), rest/floorDivisor*d.Weight/weights), i
 	}
 	slices.SortFunc(order, func(i, j int) int {
 		return cmp.Or(cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight), cmp.Compare(i, j))
 	})
-	give := func(most func(i int) uint64) { // the least wanting first, as what they leave is for those behind them
+	give := func(most func(i int) uint64) { // smallest demand first, because what it leaves is for the others
 		left := weights
 		for _, i := range order {
 			n := min(most(i), rest*demands[i].Weight/left)
@@ -59,22 +59,22 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	return shares
 }
 
-// spent returns the limits of which hits that remain can be given away for a horizon. Those of the others have left their
-// window before the next report: these limits are kept by their rate alone. It returns all if there are no others.
-func spent(limits []descriptors.Limit) []descriptors.Limit {
-	some := slices.DeleteFunc(slices.Clone(limits), paced)
+// assignable returns the limits whose remaining hits can be assigned for a horizon. Hits leave the windows of the others
+// before the next report, so these are enforced by rate alone. If there are only such limits, it returns all.
+func assignable(limits []descriptors.Limit) []descriptors.Limit {
+	some := slices.DeleteFunc(slices.Clone(limits), rateOnly)
 	if len(some) == 0 {
 		return limits
 	}
 	return some
 }
 
-func paced(l descriptors.Limit) bool {
+func rateOnly(l descriptors.Limit) bool {
 	return l.Algorithm != descriptors.TokenBucket && l.Window <= reportInterval
 }
 
-// Capacity returns how many hits all Envoys together may let through in a horizon, by the strictest of some limits, given
-// what remains of those that are not paced, and what Envoys have let through of it since their last reports.
+// Capacity returns how many hits all Envoys together may admit in a horizon, by the strictest of some limits, given
+// what remains of those that are not rateOnly, and what Envoys have admitted since their last reports.
 func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	capacity := uint64(maxHits)
 	remaining -= min(remaining, unreported)
@@ -83,7 +83,7 @@ func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 		switch {
 		case l.Algorithm == descriptors.TokenBucket:
 			hits += remaining
-		case !paced(l):
+		case !rateOnly(l):
 			hits = remaining
 		}
 		capacity = min(capacity, hits)
@@ -91,7 +91,7 @@ func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	return capacity
 }
 
-// mulDiv returns a × b / c without overflow, at most the largest number.
+// mulDiv returns a × b / c, or math.MaxUint64 if that overflows.
 func mulDiv(a, b, c uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	if high >= c {
@@ -101,7 +101,8 @@ func mulDiv(a, b, c uint64) uint64 {
 	return q
 }
 
-// action returns what the Envoy is to be told. A TTL has whole seconds: Envoy drops the rest, and takes no TTL for 0.
+// action returns the message to Envoy. Its TTL is at least a second and in whole seconds: Envoy truncates, and treats
+// 0 as no TTL.
 func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketAction {
 	a := &quota.RateLimitQuotaResponse_BucketAction{BucketId: b.id}
 	if b.kind == abandoned {
@@ -114,9 +115,9 @@ func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketA
 	return a
 }
 
-// strategy returns what makes Envoy let through all, nothing, or a share, in hits a horizon, by a token bucket of a second's.
-// Envoy 1.40 takes two token buckets for the same unless their sizes or the tokens of a fill differ, and divides by the
-// whole seconds of the interval. A small share is filled by the horizon, so that any two differ, and none is rounded.
+// strategy returns the strategy for all, nothing, or a share in hits per horizon: a token bucket that holds a
+// second's. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, and divides by whole seconds.
+// Small shares are filled once per horizon, so that any two differ and none is rounded.
 func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	switch kind {
 	case allowAll:
@@ -126,7 +127,7 @@ func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	}
 	second := min(share/uint64(horizon/time.Second), math.MaxUint32)
 	tokens, interval := share, horizon
-	if second >= 100 { // as a bucket that fills by steps needs it; a hundredth at most is rounded
+	if second >= 100 { // fills every second; rounding loses at most a hundredth
 		tokens, interval = second, time.Second
 	}
 	return &envoytype.RateLimitStrategy{Strategy: &envoytype.RateLimitStrategy_TokenBucket{TokenBucket: &envoytype.TokenBucket{

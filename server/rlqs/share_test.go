@@ -19,7 +19,7 @@ func sharesByHit(capacity uint64, demands []Demand) []uint64 {
 	}
 	rest := capacity
 	for i, d := range demands {
-		shares[i] = capacity / floorShare * d.Weight / all
+		shares[i] = capacity / floorDivisor * d.Weight / all
 		rest -= shares[i]
 	}
 	for _, lacking := range []bool{true, false} {
@@ -101,7 +101,7 @@ func TestCapacityFollowsTheStrictestLimit(t *testing.T) {
 			t.Errorf("%v with %d left and %d unreported: %d, want %d", c.limits, c.remaining, c.unreported, got, c.want)
 		}
 	}
-	if got := spent([]descriptors.Limit{second, hour, bucket}); len(got) != 2 || got[0].Window != time.Hour {
+	if got := assignable([]descriptors.Limit{second, hour, bucket}); len(got) != 2 || got[0].Window != time.Hour {
 		t.Errorf("limits that are spent: %v, want the hour and the bucket", got)
 	}
 }

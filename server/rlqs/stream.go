@@ -27,9 +27,9 @@ const (
 	MaxMessage = 1 << 20
 	// maxEntries and maxIDBytes bound a bucket's id.
 	maxEntries, maxIDBytes = 16, 4096
-	// maxReported is how many hits one report of a bucket counts with at most, as hits_addend in Envoy.
+	// maxReported is how many hits of one report count at most, like Envoy's bound of hits_addend.
 	maxReported = 1_000_000_000
-	// drainTime is for how long a stream that is to end waits for the next reports, after which none are under way.
+	// drainTime is how long a draining stream waits for the next reports, so that none are lost.
 	drainTime = reportInterval + time.Second
 	// maxActions is how many buckets one message assigns.
 	maxActions = 1000
@@ -37,35 +37,35 @@ const (
 	weightHeader = "x-weir-weight"
 )
 
-// reports is a message of an Envoy.
+// reports is a message from an Envoy.
 type reports struct {
 	*quota.RateLimitQuotaUsageReports
 	bytes int
 }
 
-// Fits notes the length of the message. It reports whether the server's codec is to read it.
+// Fits reports whether the server's codec is to decode a message of this size, which it records.
 func (r *reports) Fits(bytes int) bool {
 	r.bytes = bytes
 	return bytes <= MaxMessage
 }
 
-// stream is that of one Envoy. Service.mu guards it.
+// stream is the stream of one Envoy. Service.mu guards it.
 type stream struct {
 	peer, host string
 	weight     uint64
 	domain     string             // of the first message
-	buckets    map[string]*bucket // by their names
-	untold     map[string]*bucket // those of which the Envoy is to be told
+	buckets    map[string]*bucket // by bucket.name
+	unsent     map[string]*bucket // with an assignment to send
 	wake       chan struct{}
 }
 
-// tell has the Envoy told of a bucket, instead of what it was to be told before.
-func (st *stream) tell(b *bucket) {
-	st.untold[b.name] = b
+// schedule schedules sending a bucket's assignment, in place of an earlier one.
+func (st *stream) schedule(b *bucket) {
+	st.unsent[b.name] = b
 	wake(st.wake)
 }
 
-// wake lets whoever waits for a channel of size 1 go on, now or next time.
+// wake wakes the receiver of a channel of size 1, now or when it next waits.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -73,8 +73,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// StreamRateLimitQuotas serves an Envoy. When the server drains, the stream ends behind its next reports, so that the Envoy
-// goes elsewhere and none are lost.
+// StreamRateLimitQuotas serves an Envoy. When the server drains, the stream ends after its next reports, so that none
+// are lost and the Envoy connects to another replica.
 func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLimitQuotaUsageReports, quota.RateLimitQuotaResponse]) error {
 	ctx := gs.Context()
 	st, err := s.open(ctx)
@@ -124,9 +124,9 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 
 var errDrained = status.Error(codes.Unavailable, "weir is about to end: open a stream to another one")
 
-// open makes a stream, if there is room for one.
+// open registers a stream, unless there are too many.
 func (s *Service) open(ctx context.Context) (*stream, error) {
-	st := &stream{weight: 1, buckets: make(map[string]*bucket), untold: make(map[string]*bucket), wake: make(chan struct{}, 1)}
+	st := &stream{weight: 1, buckets: make(map[string]*bucket), unsent: make(map[string]*bucket), wake: make(chan struct{}, 1)}
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer = p.Addr.String()
 		st.host, _, _ = net.SplitHostPort(st.peer)
@@ -150,33 +150,33 @@ func (s *Service) open(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
-// close keeps what is assigned for its time, as the Envoy goes by it.
+// close removes a stream. Its assignments stay reserved until they end, because the Envoy still follows them.
 func (s *Service) close(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range st.buckets {
 		of := b.budget
 		s.leave(b)
-		if b.gone = true; of == nil {
+		if b.detached = true; of == nil {
 			s.totals.Buckets--
 		} else {
-			of.left = append(of.left, b)
+			of.disconnected = append(of.disconnected, b)
 		}
 	}
 	delete(s.streams, st)
 }
 
-// send tells the Envoy what it does not know yet.
+// send sends the scheduled assignments.
 func (s *Service) send(st *stream, to grpc.ServerStream) error {
 	m := new(quota.RateLimitQuotaResponse)
 	s.mu.Lock()
-	for name, b := range st.untold {
+	for name, b := range st.unsent {
 		if len(m.BucketAction) == maxActions {
 			wake(st.wake)
 			break
 		}
 		m.BucketAction = append(m.BucketAction, b.action(s.options.TTL))
-		delete(st.untold, name)
+		delete(st.unsent, name)
 	}
 	s.mu.Unlock()
 	if len(m.BucketAction) == 0 {
@@ -185,7 +185,7 @@ func (s *Service) send(st *stream, to grpc.ServerStream) error {
 	return to.SendMsg(m)
 }
 
-// report takes in a message: its hits are charged and recorded, and then its budgets are shared anew.
+// report charges and records the hits of a message, and schedules balancing its budgets.
 func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
 	if m.bytes > MaxMessage {
 		s.mu.Lock()
@@ -221,12 +221,12 @@ func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range buckets {
-		s.take(b, &usages[i])
+		s.record(b, &usages[i])
 	}
 	return nil
 }
 
-// readID returns a bucket's entries by their keys, nil if they are none.
+// readID returns a bucket's entries sorted by key, nil if they are empty, invalid or too large.
 func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 	size := 0
 	for key, value := range id.GetBucket() {
@@ -239,7 +239,8 @@ func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 	return set
 }
 
-// bucket returns a bucket of a stream, a new one if there is room. What has none is charged, and gets no assignment.
+// bucket returns a bucket of a stream, and makes it if needed. Beyond the bounds its hits are charged, and it gets no
+// assignment.
 func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descriptor, now time.Time) *bucket {
 	name := fmt.Sprintf("%q", set)
 	if b := st.buckets[name]; b != nil {
@@ -250,10 +251,10 @@ func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descrip
 	switch {
 	case len(st.buckets) >= s.options.MaxStreamBuckets:
 		s.refuse("stream_buckets", st.peer, "make fewer buckets, or raise RLQS_MAX_STREAM_BUCKETS")
-		b.gone = true
+		b.detached = true
 	case s.totals.Buckets >= s.options.MaxBuckets:
 		s.refuse("buckets", st.peer, "raise RLQS_MAX_BUCKETS, or add replicas")
-		b.gone = true
+		b.detached = true
 	default:
 		st.buckets[name] = b
 		s.totals.Buckets++
@@ -262,13 +263,13 @@ func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descrip
 	return b
 }
 
-// take notes a report. The time since the last one is this process's: Envoy's has whole seconds, 0 at first.
-func (s *Service) take(b *bucket, u *limit.Usage) {
+// record records a report. It measures the time since the last one itself, because Envoy's has whole seconds, and is 0 at first.
+func (s *Service) record(b *bucket, u *limit.Usage) {
 	now, sum := u.At, u.Allowed+u.Denied
 	elapsed := max(now.Sub(b.reportedAt), time.Second)
 	demand := mulDiv(sum+sum/5, uint64(horizon), uint64(elapsed))
 	if b.reports == 0 {
-		demand = max(demand, b.demand) // of the stream before
+		demand = max(demand, b.demand) // of the previous stream
 	} else if (b.kind == share || b.kind == denyAll) && b.at.Before(b.reportedAt) {
 		s.totals.Over += u.Allowed - min(u.Allowed, 1+mulDiv(b.share, uint64(elapsed+time.Second), uint64(horizon)))
 	}
@@ -282,11 +283,11 @@ func (s *Service) take(b *bucket, u *limit.Usage) {
 	switch {
 	case sum > 0:
 		b.busyAt = now
-	case b.gone || now.Sub(b.busyAt) >= idle:
+	case b.detached || now.Sub(b.busyAt) >= idle:
 		s.abandon(b)
 		return
 	}
 	if b.budget != nil {
-		s.share(b.budget, false)
+		s.schedule(b.budget, false)
 	}
 }

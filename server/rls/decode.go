@@ -14,12 +14,12 @@ import (
 
 var errMalformed = errors.New("malformed protobuf message")
 
-// decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: unknown
-// fields and known ones of another wire type are passed over, the last of several scalars wins, several messages merge.
-// More descriptors and entries than one beyond their bounds are passed over. All strings are parts of data.
+// decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: it
+// skips unknown fields and wrong wire types, the last of several scalars wins, several messages merge. Descriptors and
+// entries are skipped once their bounds are exceeded by one. All strings share the memory of data.
 //
-// Unlike there, bytes that are no UTF-8 become U+FFFD: Envoy takes them into descriptors as callers' headers have
-// them, and with failure_mode_deny unset, a request that is an error for one header would pass all limits of its
+// Unlike proto.Unmarshal it replaces invalid UTF-8 by U+FFFD: Envoy copies callers' headers into descriptors
+// unchecked, and without failure_mode_deny an error because of one header would let the request pass all limits of the
 // others.
 func decode(data string, c *limit.Call) error {
 	bytes := unsafe.Slice(unsafe.StringData(data), len(data)) // nobody writes to it
@@ -76,7 +76,7 @@ func decodeEntry(w wire) (e descriptors.Entry, _ error) {
 	return e, f.err
 }
 
-// decodeOverride reads a RateLimitOverride. A unit that has no name becomes 0.
+// decodeOverride reads a RateLimitOverride. An unknown unit becomes 0.
 func decodeOverride(w wire, o *limit.Override) error {
 	f := fields{rest: w}
 	for f.next() {
@@ -97,7 +97,7 @@ func decodeOverride(w wire, o *limit.Override) error {
 	return f.err
 }
 
-// decodeWrapped reads a google.protobuf.UInt32Value or UInt64Value on top of what an earlier one said.
+// decodeWrapped reads a google.protobuf.UInt32Value or UInt64Value, merged into the value of an earlier one.
 func decodeWrapped(w wire, value uint64) (uint64, error) {
 	f := fields{rest: w}
 	for f.next() {
@@ -108,20 +108,20 @@ func decodeWrapped(w wire, value uint64) (uint64, error) {
 	return value, f.err
 }
 
-// wire is a stretch of a message, as bytes to parse and as the text to cut strings from. Both are always equal.
+// wire is part of a message, as bytes to parse and as a string to cut substrings from. Both have the same content.
 type wire struct {
 	data []byte
 	text string
 }
 
 func (w wire) utf8() string {
-	if utf8.ValidString(w.text) { // eight bytes at a time, where ToValidUTF8 goes by runes
+	if utf8.ValidString(w.text) { // checks eight bytes at a time, where ToValidUTF8 goes by runes
 		return w.text
 	}
 	return strings.ToValidUTF8(w.text, "\uFFFD")
 }
 
-// fields reads the fields of a message one by one; an error, of its own or of who reads a field, ends it.
+// fields iterates over the fields of a message. It ends at an error, its own or its caller's.
 type fields struct {
 	rest wire
 	err  error

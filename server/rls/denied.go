@@ -25,15 +25,15 @@ const (
 	valueStruct  protowire.Number = 5
 )
 
-// unknownDomain is the entry of the Struct about an unknown domain. The client's name for it is not repeated.
+// unknownDomain is the entry of the Struct for an unknown domain. It does not repeat the client's name.
 var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 	"unknown_domain": structpb.NewBoolValue(true)}})
 
-// deniedSize is the room for an entry with names and paths of the usual length: a longer one grows the answer.
+// deniedSize is the room for an entry with names and paths of usual length; longer ones make the answer grow.
 const deniedSize = 176
 
-// appendDenied writes entries of the Struct that is dynamic_metadata: unknown_domain, or denied and shadow_denied, each
-// a Struct of the rule and the limit. It is written by hand since refusals must stay cheap.
+// appendDenied writes entries of the Struct dynamic_metadata: unknown_domain, or denied and shadow_denied, each a
+// Struct of the rule and the limit. It is hand-written because refusals must stay cheap.
 func appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
 		return append(dst, unknownDomain...)
@@ -51,11 +51,11 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 	return dst
 }
 
-// shadowOver reports whether a descriptor would refuse its request, were its rule not in shadow mode.
+// shadowOver reports whether only shadow mode keeps a descriptor from refusing its request.
 func shadowOver(s limit.Status) bool { return s.Outcome == limit.ShadowOver }
 
-// denying returns the status that refuses the request, or would but for shadow mode; nil for none. It is the one with
-// the longest wait; if only quotas are over, the one with the shortest.
+// denying returns the status that refuses the request, or would without Options.Shadow; nil for none. It is the one
+// with the longest wait or, if only quotas are over, with the shortest.
 func denying(v *limit.Verdict) *limit.Status {
 	if v.Result == limit.OK {
 		return nil
@@ -75,7 +75,7 @@ func denying(v *limit.Verdict) *limit.Status {
 	return cmp.Or(longest, quota)
 }
 
-// appendDenial writes one entry: the rule, its limit, and the whole seconds to wait, unless that is for ever.
+// appendDenial writes one entry: the rule, its limit, and the whole seconds to wait, left out for backend.Never.
 func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait time.Duration) []byte {
 	dst, entry, value := openField(dst, name)
 	dst, denial := openMessage(dst, valueStruct)
@@ -86,7 +86,7 @@ func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait ti
 	return closeMessage(closeMessage(closeMessage(dst, denial), value), entry)
 }
 
-// appendRule writes the domain, the rule's path as stored and as shown, the limit, and its name if it has one.
+// appendRule writes the domain, the rule's path in its stored and its readable form, the limit, and its name if it has one.
 func appendRule(dst []byte, domain string, s *limit.Status) []byte {
 	var room [128]byte // on the stack
 	dst = appendField(dst, "domain", domain)
@@ -112,7 +112,7 @@ func appendNumber(dst []byte, name string, n float64) []byte {
 	return closeMessage(closeMessage(dst, value), entry)
 }
 
-// openField begins an entry of a Struct, and its value: both are messages to close.
+// openField begins an entry of a Struct and its value. Both are messages for closeMessage.
 func openField(dst []byte, name string) (_ []byte, entry, value int) {
 	dst, entry = openMessage(dst, structFields)
 	dst, value = openMessage(appendText(dst, entryKey, name), entryValue)

@@ -40,7 +40,7 @@ func (s *Service) encode(c *limit.Call) []byte {
 	return dst
 }
 
-// explainsDenial reports whether dynamic metadata tell what refused, or would but for shadow mode, or an unknown domain.
+// explainsDenial reports whether dynamic metadata explain a denial, a denial avoided by shadow mode, or an unknown domain.
 func (o *Options) explainsDenial(v *limit.Verdict) bool {
 	return o.DeniedMetadata && (v.Result != limit.OK || v.UnknownDomain || slices.ContainsFunc(v.Statuses, shadowOver))
 }
@@ -62,7 +62,7 @@ func appendStatus(dst []byte, s *limit.Status) []byte {
 	return closeMessage(dst, begin)
 }
 
-// appendLimit writes the fields of a RateLimit. weir's units have the wire's numbers.
+// appendLimit writes the fields of a RateLimit. weir's units have the numbers of protobuf's.
 func appendLimit(dst []byte, l *descriptors.Limit) []byte {
 	dst = appendVarint(dst, 1, min(l.Requests, math.MaxUint32))
 	dst = appendVarint(dst, 2, uint64(l.Unit))
@@ -86,7 +86,7 @@ func code(over bool) uint64 {
 	return 1 // OK
 }
 
-// wholeSeconds rounds up, to at least 1: a client that waits that long does not come too early.
+// wholeSeconds rounds up, to at least 1: a client that waits that long is not too early.
 func wholeSeconds(d time.Duration) uint64 {
 	seconds := uint64(d / time.Second)
 	if d%time.Second > 0 {
@@ -95,7 +95,7 @@ func wholeSeconds(d time.Duration) uint64 {
 	return max(1, seconds)
 }
 
-// appendVarint writes a field, unless it is 0, which proto3 leaves out.
+// appendVarint writes a field, unless it is 0, which proto3 omits.
 func appendVarint(dst []byte, number protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return dst
@@ -103,19 +103,19 @@ func appendVarint(dst []byte, number protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, number, protowire.VarintType), v)
 }
 
-// appendText writes a field that is a text.
+// appendText writes a string field.
 func appendText[T string | []byte](dst []byte, number protowire.Number, text T) []byte {
 	dst = protowire.AppendTag(dst, number, protowire.BytesType)
 	return append(protowire.AppendVarint(dst, uint64(len(text))), text...)
 }
 
-// openMessage begins a field that is a message, with room for a length of one byte; closeMessage fills it in.
+// openMessage begins a message field, with one byte for its length, which closeMessage sets.
 func openMessage(dst []byte, number protowire.Number) ([]byte, int) {
 	dst = append(protowire.AppendTag(dst, number, protowire.BytesType), 0)
 	return dst, len(dst)
 }
 
-// closeMessage ends the message that begins at begin. A long one is moved to make room for its length.
+// closeMessage ends the message that begins at begin. It moves a long one, whose length needs more bytes.
 func closeMessage(dst []byte, begin int) []byte {
 	size := len(dst) - begin
 	if extra := protowire.SizeVarint(uint64(size)) - 1; extra > 0 {
@@ -126,18 +126,18 @@ func closeMessage(dst []byte, begin int) []byte {
 	return dst
 }
 
-// Headers are what Envoy is to add to requests and answers. The zero value adds nothing.
+// Headers are the headers that Envoy adds to requests and responses. The zero value adds nothing.
 type Headers struct {
-	Answer     Names // of the answer that the caller gets
-	Request    Names // of the request that the service behind Envoy gets
-	RetryAfter bool  // tell refused callers, in whole seconds, when to come again
+	Answer     Names // of the response to the caller
+	Request    Names // of the request to the upstream
+	RetryAfter bool  // tell refused callers when to retry, in whole seconds
 }
 
-// Names are of the headers that show one descriptor's limit. One that is empty is left out.
+// Names are the names of headers that show one descriptor's limit. A header with an empty name is omitted.
 type Names struct {
 	Limit     string // hits allowed in a window
 	Remaining string // hits that still fit
-	Reset     string // whole seconds until there are more
+	Reset     string // whole seconds until more fit
 }
 
 // The fields of a RateLimitResponse.
@@ -168,8 +168,8 @@ func (n *Names) append(dst []byte, field protowire.Number, s *limit.Status) []by
 	return appendHeader(dst, field, n.Reset, wholeSeconds(s.ResetIn))
 }
 
-// headerStatus returns the status that the headers speak of, as envoyproxy/ratelimit chooses it: the last one that is over,
-// unless that is a quota, else the first with the least remaining; nil if no limit applies.
+// headerStatus returns the status that the headers show, chosen as envoyproxy/ratelimit does: the last that is over
+// and no quota, else the one with the least remaining; nil if no limit applies.
 func headerStatus(statuses []limit.Status) *limit.Status {
 	var least, over *limit.Status
 	for i := range statuses {
@@ -185,8 +185,8 @@ func headerStatus(statuses []limit.Status) *limit.Status {
 	return cmp.Or(over, least)
 }
 
-// retryIn returns when a refused request of this size would pass: once the last of its descriptors lets it, those that
-// it has filled itself included, where any one of its quotas is enough. It is Never if that never comes.
+// retryIn returns when a refused request of this size would pass: when the last of its descriptors lets it, also of
+// those that it has filled itself; of quotas, the first suffices. It returns backend.Never if it never would.
 func retryIn(statuses []limit.Status) time.Duration {
 	var longest time.Duration
 	quota, soonest := false, backend.Never
@@ -208,7 +208,7 @@ func retryIn(statuses []limit.Status) time.Duration {
 	return longest
 }
 
-// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as a field; nothing without a name.
+// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as a field; nothing if the name is empty.
 func appendHeader(dst []byte, field protowire.Number, name string, value uint64) []byte {
 	if name == "" {
 		return dst

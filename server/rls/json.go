@@ -15,20 +15,20 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// MaxRequest is the largest request, in bytes, that is answered by its rules; one of up to MaxMessage is answered as too
-// large, as an error would let it pass where Envoy's failure_mode_deny is off. Of 60 KiB of headers, its default, Envoy
-// makes more only by 280 entries of one header. As JSON a request takes some sixty times its size while it is read, so it
-// may have maxJSON, and readers are so many at a time.
+// MaxRequest is the largest request, in bytes, that its rules decide; up to MaxMessage it is answered as too large,
+// because an error would let it pass where Envoy's failure_mode_deny is off. From 60 KiB of headers, its default,
+// Envoy makes larger ones only if one header yields 280 entries. Parsing JSON takes some sixty times the request's
+// size, so its size is bounded by maxJSON, and its concurrency by readers.
 const (
 	MaxRequest = 1 << 20
 	MaxMessage = 16 << 20
-	cutTo      = 4 << 10 // bytes that are read of a longer one: the domain comes first
+	cutTo      = 4 << 10 // bytes read of a longer message: the domain comes first
 	maxJSON    = 64 << 10
 	readers    = 4
 )
 
-// ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse: 200 if the request may pass, 429 if not,
-// 400 if it cannot be understood, 503 if there is no verdict.
+// ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse: 200 if the request may pass, 429 if not, 400
+// if it is invalid, 503 if there is no verdict.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
@@ -48,7 +48,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		httpStatus := http.StatusBadRequest
-		if status.Code(err) == codes.Unavailable || r.Context().Err() != nil { // nothing is wrong with what a client asked that left
+		if status.Code(err) == codes.Unavailable || r.Context().Err() != nil { // the request of a client that left is not bad
 			httpStatus = http.StatusServiceUnavailable
 		}
 		http.Error(w, status.Convert(err).Message(), httpStatus)
@@ -57,7 +57,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out.encoded)
 }
 
-// read reads a request in JSON, unless its client leaves before it is its turn.
+// read parses a request in JSON, once a reader is free and unless its client leaves before.
 func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
 	select {
 	case s.reading <- struct{}{}:

@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// appendMetadata writes dynamic_metadata, for Envoy's logs and later filters: which descriptors failure policies
-// decided and, as the options say, the rule that refused the request, the request, and its rules' metadata.
+// appendMetadata writes dynamic_metadata, for Envoy's logs and later filters: the descriptors decided by failure
+// policies and, as the options say, the rule that refused the request, the request, and its rules' metadata.
 func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	o := &s.options
 	before := len(dst)
@@ -23,7 +23,7 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 			dst, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 		}
 		if err != nil {
-			return dst[:before] // a text that is not UTF-8, which no request and no file has
+			return dst[:before] // only for invalid UTF-8, which no request and no file has
 		}
 	}
 	if o.explainsDenial(&c.Verdict) {
@@ -32,7 +32,7 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	return closeMessage(dst, begin)
 }
 
-// metadata is built anew for each answer: a rule's own is shared by all requests.
+// metadata builds a new map for each answer: a rule's own is shared by all requests.
 func metadata(c *limit.Call, o *Options) map[string]any {
 	fields := make(map[string]any)
 	if c.Degraded {
@@ -44,7 +44,7 @@ func metadata(c *limit.Call, o *Options) map[string]any {
 	return fields
 }
 
-// degraded tells of each descriptor that was decided while the store is away by which policy, and why.
+// degraded lists the descriptors that a failure policy decided, with the policy and the reason.
 func degraded(statuses []limit.Status) []any {
 	all := []any{}
 	for i := range statuses {
@@ -75,12 +75,12 @@ func describeRequest(fields map[string]any, c *limit.Call) {
 	}
 }
 
-// merge adds what is not there yet. Maps that both have are filled in turn; all else stays as the first one said it.
+// merge adds missing entries of from, deeply: maps that both have are merged in turn; other entries of into stay.
 func merge(into, from map[string]any) {
 	for name, v := range from {
 		inner, isMap := v.(map[string]any)
 		if _, taken := into[name]; !taken && isMap {
-			into[name] = make(map[string]any, len(inner)) // a copy to fill: v is its rule's
+			into[name] = make(map[string]any, len(inner)) // a copy to merge into, because v is its rule's
 		} else if !taken {
 			into[name] = v
 		}
@@ -105,7 +105,7 @@ func describe(d *limit.Descriptor) map[string]any {
 	return fields
 }
 
-// overrideText writes an override as protobuf's text format does, in which envoyproxy/ratelimit has it.
+// overrideText writes an override in protobuf's text format, as envoyproxy/ratelimit does.
 func overrideText(o *limit.Override) string {
 	var parts []string
 	if o.Requests != 0 {

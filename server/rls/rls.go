@@ -1,4 +1,4 @@
-// Package rls serves Envoy's RateLimitService v3, over gRPC and as JSON. Only here does protobuf become weir's types.
+// Package rls serves Envoy's RateLimitService v3, over gRPC and as JSON. It translates between protobuf and weir's types.
 package rls
 
 import (
@@ -25,7 +25,7 @@ import (
 // ServiceName is the gRPC service, as clients and health checks name it.
 const ServiceName = "envoy.service.ratelimit.v3.RateLimitService"
 
-// Method is the full name of the method, as gRPC has it.
+// Method is the full gRPC name of the method.
 const Method = "/" + ServiceName + "/ShouldRateLimit"
 
 // Service answers rate-limit requests.
@@ -34,36 +34,36 @@ type Service struct {
 	options Options
 	observe func(Answered)
 	info    *grpc.UnaryServerInfo // of the method
-	handler grpc.UnaryHandler     // answer
+	handler grpc.UnaryHandler     // calls answer
 	calls   sync.Pool             // of *inbound
-	reading chan struct{}         // has one for each reader of JSON
+	reading chan struct{}         // semaphore of the JSON readers
 }
 
-// inbound is a request that was received: its message, and what is decoded of it.
+// inbound is a received request: its message, and the decoded call.
 type inbound struct {
 	message string
 	json    bool
 	limit.Call
 }
 
-// Options are what answers hold beside the verdict. The zero value adds nothing.
+// Options say what answers contain besides the verdict. The zero value adds nothing.
 type Options struct {
 	Headers         Headers
-	DynamicMetadata bool         // hand Envoy the request, and the metadata of the rules that let it pass
-	DeniedMetadata  bool         // hand Envoy the rule and the limit that refused the request
-	Log             *slog.Logger // hears of each request at level debug, with its descriptors; nil hears nothing
+	DynamicMetadata bool         // send Envoy the request, and the metadata of the rules that let it pass
+	DeniedMetadata  bool         // send Envoy the rule and the limit that refused the request
+	Log             *slog.Logger // gets a debug line for each request, with its descriptors; may be nil
 }
 
-// Answered is what became of a request.
+// Answered describes an answered request.
 type Answered struct {
 	Result  limit.Result
 	Took    time.Duration
 	JSON    bool            // it came as JSON
-	Call    *limit.Call     // the observer must not keep it
+	Call    *limit.Call     // valid only during observe
 	Context context.Context // of the request
 }
 
-// New makes the service. observe is told of every request that was answered: on the request path, by many goroutines.
+// New makes the service. It calls observe for every answered request, on the request path and from many goroutines.
 func New(l *limit.Limiter, options Options, observe func(Answered)) *Service {
 	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
 		reading: make(chan struct{}, readers)}
@@ -72,7 +72,7 @@ func New(l *limit.Limiter, options Options, observe func(Answered)) *Service {
 	return s
 }
 
-// Register adds the service to a server that has [NewCodec] as its codec.
+// Register adds the service to a server whose codec is [NewCodec].
 func (s *Service) Register(to grpc.ServiceRegistrar) {
 	to.RegisterService(&grpc.ServiceDesc{
 		ServiceName: ServiceName,
@@ -82,7 +82,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// shouldRateLimit is the method's handler, as grpc-go has it. What decode is given only keeps the message.
+// shouldRateLimit is grpc-go's handler of the method. decode only stores the message in its argument.
 func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
 	in := s.calls.Get().(*inbound)
@@ -102,7 +102,7 @@ func (s *Service) release(in *inbound) {
 	s.calls.Put(in)
 }
 
-// answer decodes and answers a request. It decodes as well, so that interceptors see a panic there.
+// answer decodes and answers a request. It decodes here, so that interceptors recover from a panic of decode.
 func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 	begin := time.Now()
 	err := decode(in.message, &in.Call)
@@ -112,7 +112,7 @@ func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 	return s.decide(ctx, in, begin)
 }
 
-// decide decides a request that came at begin, and encodes the verdict. The call can be reused when it returns.
+// decide decides a request that arrived at begin, and encodes the verdict. The call may be reused afterwards.
 func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*reply, error) {
 	c := &in.Call
 	c.At = begin
@@ -134,7 +134,7 @@ func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*re
 	return out, err
 }
 
-// logTrace logs how a request came to its answer. Of an error it has the text that the caller gets.
+// logTrace logs how a request came to its answer. An error is logged with the text that the caller gets.
 func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took time.Duration) {
 	attrs := []slog.Attr{slog.String("domain", descriptors.Abbreviate(c.Domain)), slog.String("answer", c.Counted().String()),
 		slog.String("took", took.String()), slog.String("trace", c.Trace())}
@@ -144,15 +144,15 @@ func (s *Service) logTrace(ctx context.Context, c *limit.Call, err error, took t
 	s.options.Log.LogAttrs(ctx, slog.LevelDebug, "request", attrs...)
 }
 
-// reply is an encoded RateLimitResponse, and the room to hand it to grpc-go without another allocation.
+// reply is an encoded RateLimitResponse, in the buffers that grpc-go needs to send it without another allocation.
 type reply struct {
 	encoded mem.SliceBuffer
 	buffers [1]mem.Buffer
 }
 
-// Codec is the codec for a gRPC server that offers the rate-limit service. It reads and writes that service's messages
-// without reflection, which saves a tenth of a request's cost, and leaves all others to protobuf's own. It has the name
-// of that, as the bytes are the same.
+// Codec is the codec of a gRPC server that has the rate-limit service. It encodes that service's messages without
+// reflection, which saves a tenth of a request's cost, and all others as protobuf's codec does. It has the same name,
+// because the bytes are the same.
 type Codec struct{ encoding.CodecV2 }
 
 // NewCodec makes the codec, for grpc.ForceServerCodecV2.
@@ -167,13 +167,13 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes a message into v. Of a request it keeps a copy for the method's handler to decode; of one that is
-// longer than MaxRequest only the beginning, which has the domain.
+// Unmarshal decodes a message into v. Of a RateLimitRequest it copies the bytes, for the handler to decode; of one
+// longer than MaxRequest it copies only the beginning, which has the domain.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*inbound)
 	if !ok {
 		if bounded, ok := v.(interface{ Fits(bytes int) bool }); ok && !bounded.Fits(data.Len()) {
-			return nil // it tells its caller
+			return nil // the handler refuses it
 		}
 		return c.CodecV2.Unmarshal(data, v)
 	}
@@ -182,7 +182,7 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if in.Cut {
 		n = cutTo
 	}
-	var message strings.Builder // which clears no memory, and a long message is copied once
+	var message strings.Builder // clears no memory, and copies a long message only once
 	message.Grow(n)
 	for _, part := range data {
 		message.Write(part.ReadOnlyData()[:min(part.Len(), n-message.Len())])

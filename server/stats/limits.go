@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Limiter adds the configuration that is in force and its limits, the requests by domain, what the limiter decided while
-// the store was away, and what it gave back.
+// Limiter adds metrics of the configuration in force, the requests by domain, the decisions while the store was away,
+// and refunds.
 func (m *Metrics) Limiter(l *limit.Limiter) {
 	m.collect(func(to chan<- prometheus.Metric) {
 		sendDegraded(l, to)
@@ -52,7 +52,7 @@ func sendLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, rule := range limiter.Config().Rules() {
 		for i, l := range rule.Limits {
 			written := func(other descriptors.Limit) bool { return other.String() == l.String() }
-			if !slices.ContainsFunc(rule.Limits[:i], written) { // two algorithms may have one limit each that reads alike
+			if !slices.ContainsFunc(rule.Limits[:i], written) { // limits of two algorithms may have the same text
 				send(to, limitRequests, prometheus.GaugeValue, float64(l.Requests), rule.Domain, rule.Path, l.String())
 			}
 		}
@@ -67,7 +67,7 @@ var (
 		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
 )
 
-// sendConfig sends the configuration in force. Before the first it has no rules, and no hash.
+// sendConfig sends metrics of the configuration in force. Without one there are no rules, and no hash.
 func sendConfig(l *limit.Limiter, to chan<- prometheus.Metric) {
 	c := l.Config()
 	if c == nil {
@@ -90,7 +90,7 @@ func sendDomains(l *limit.Limiter, to chan<- prometheus.Metric) {
 	}
 }
 
-// sendOutcomes sends requests by outcome. [limit.Unconfigured] has no name of its own: it is a kind of Unavailable.
+// sendOutcomes sends requests by outcome. [limit.Unconfigured] is counted as Unavailable.
 func sendOutcomes(to chan<- prometheus.Metric, d *prometheus.Desc, n [limit.Results]uint64, labels ...string) {
 	n[limit.Unavailable] += n[limit.Unconfigured]
 	for o := range limit.Result(limit.Results) {

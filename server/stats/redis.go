@@ -7,17 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Redis is the metrics of the servers of all Redis that weir counts in. All its methods may be called by any number of
+// Redis has the metrics of the servers of each Redis with counters. All its methods may be called by any number of
 // goroutines.
 type Redis struct {
 	answer, wait *prometheus.HistogramVec
 	process      Process
 
 	mu       sync.Mutex
-	measured map[[2]string]int // how many measure the server of that Redis and name
+	measured map[[2]string]int // how many RedisServers there are, by Redis and server
 }
 
-// redisSeconds are the buckets of both histograms: from a server at hand to the longest that anybody waits.
+// redisSeconds are the buckets of both histograms: from a nearby server to the longest time that anybody waits.
 var redisSeconds = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3}
 
 var redisLabels = []string{"redis", "server"}
@@ -28,7 +28,7 @@ var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
 var foreignLibrary = prometheus.NewDesc("weir_redis_foreign_library",
 	"1 while the server's functions are not called, as somebody else has replaced weir's library; else 0.", redisLabels, nil)
 
-// Redis adds the metrics of Redis servers. It is called once.
+// Redis adds the metrics of Redis servers. Call it once.
 func (m *Metrics) Redis() *Redis {
 	seconds := func(name, help string) *prometheus.HistogramVec {
 		o := prometheus.HistogramOpts{Name: name, Help: help, Buckets: redisSeconds}
@@ -44,9 +44,9 @@ func (m *Metrics) Redis() *Redis {
 	return r
 }
 
-// Watch shows which servers of a Redis are away, and which have a foreign library; each is asked for at each scrape.
-// Servers of one name are one.
-func (r *Redis) Watch(redis string, servers func(yield func(server string, away, foreign bool))) {
+// AddServers adds metrics of which servers of a Redis are away, and which have a foreign library; each scrape calls
+// servers. Servers of the same name are merged.
+func (r *Redis) AddServers(redis string, servers func(yield func(server string, away, foreign bool))) {
 	r.process.collect(func(to chan<- prometheus.Metric) {
 		open, foreign := make(map[string]float64), make(map[string]float64)
 		servers(func(server string, isAway, isForeign bool) {
@@ -65,7 +65,7 @@ func (r *Redis) Watch(redis string, servers func(yield func(server string, away,
 	})
 }
 
-// Server returns what measures a server, for as long as it is asked.
+// Server returns the metrics of a server. Call Gone when it is no longer used.
 func (r *Redis) Server(redis, server string) *RedisServer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,20 +76,20 @@ func (r *Redis) Server(redis, server string) *RedisServer {
 	}
 }
 
-// RedisServer measures one server.
+// RedisServer has the metrics of one server.
 type RedisServer struct {
 	of           *Redis
 	labels       [2]string
 	answer, wait prometheus.Observer
 }
 
-// Answered notes how long the server took to answer a batch.
+// Answered records how long the server took to answer a batch.
 func (s *RedisServer) Answered(took time.Duration) { s.answer.Observe(took.Seconds()) }
 
-// Waited notes how long a call waited until its batch left.
+// Waited records how long a call waited until its batch was sent.
 func (s *RedisServer) Waited(took time.Duration) { s.wait.Observe(took.Seconds()) }
 
-// Gone drops the server's series, unless somebody else measures it.
+// Gone drops the server's series, unless another RedisServer has the same.
 func (s *RedisServer) Gone() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()

@@ -10,7 +10,7 @@ func TestEachRedisServerIsMeasuredUntilGone(t *testing.T) {
 	m := New("test")
 	r := m.Redis()
 	away := map[string]bool{"a:1": false, "b:2": true}
-	r.Watch("main", func(yield func(string, bool, bool)) {
+	r.AddServers("main", func(yield func(string, bool, bool)) {
 		for server, is := range away {
 			yield(server, is, !is)
 		}

@@ -1,4 +1,4 @@
-// Package stats is what weir tells a Prometheus scraper about itself.
+// Package stats has weir's own metrics for Prometheus.
 package stats
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Metrics is the process's metrics. All its methods may be called by any number of goroutines.
+// Metrics has the metrics of weir serve. All its methods may be called by any number of goroutines.
 type Metrics struct {
 	Process
 	requests [limit.Results]atomic.Uint64
@@ -68,11 +68,10 @@ func RequestBuckets() []float64 {
 	return []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3}
 }
 
-// Process is the metrics of a process of weir that need not limit. All its methods may be called by any number of
-// goroutines.
+// Process has the metrics of any process of weir. All its methods may be called by any number of goroutines.
 type Process struct{ registry *prometheus.Registry }
 
-// NewProcess makes the metrics that a process of this version has whatever it does.
+// NewProcess makes the metrics that any process of this version has.
 func NewProcess(version string) Process {
 	p := Process{prometheus.NewRegistry()}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -81,7 +80,7 @@ func NewProcess(version string) Process {
 	return p
 }
 
-// Observe counts a request, and notes how long its answer took.
+// Observe counts a request, and records how long its answer took.
 func (m *Metrics) Observe(r limit.Result, took time.Duration) {
 	m.requests[r].Add(1)
 	m.seconds.Observe(took.Seconds())
@@ -100,17 +99,17 @@ func (m *Metrics) ConfigLoads() (applied, rejected uint64) {
 	return m.configsApplied.Load(), m.configsRejected.Load()
 }
 
-// Panicked counts a panic that was caught.
+// Panicked counts a recovered panic.
 func (m *Metrics) Panicked() { m.panics.Inc() }
 
-// ConfigApplied counts a configuration that was put in force, and notes when.
+// ConfigApplied counts a configuration that was put in force, and records when.
 func (m *Metrics) ConfigApplied(now time.Time) {
 	m.configsApplied.Add(1)
 	m.configCurrent.Set(1)
 	m.configAppliedAt.Store(now.UnixMilli())
 }
 
-// ConfigLoaded returns when the last configuration was put in force, the beginning of 1970 before the first.
+// ConfigLoaded returns when the last configuration was put in force, the Unix epoch before the first.
 func (m *Metrics) ConfigLoaded() time.Time { return time.UnixMilli(m.configAppliedAt.Load()) }
 
 // ConfigRejected counts a configuration that was not put in force, or only in part.
@@ -119,12 +118,12 @@ func (m *Metrics) ConfigRejected() {
 	m.configCurrent.Set(0)
 }
 
-// Gauge adds a value that is asked for at each scrape; labels tell it from others of that name.
+// Gauge adds a gauge that is read at each scrape; labels are constant.
 func (p Process) Gauge(name, help string, labels map[string]string, value func() float64) {
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Gauges adds values that are asked for at each scrape, by a label whose values are not known before.
+// Gauges adds gauges that are read at each scrape, by a label whose values may change.
 func (p Process) Gauges(name, help, label string, values func() map[string]int) {
 	d := prometheus.NewDesc(name, help, []string{label}, nil)
 	p.collect(func(to chan<- prometheus.Metric) {
@@ -134,18 +133,18 @@ func (p Process) Gauges(name, help, label string, values func() map[string]int) 
 	})
 }
 
-// Counter adds a total that is asked for at each scrape; labels tell it from others of that name.
+// Counter adds a counter that is read at each scrape; labels are constant.
 func (p Process) Counter(name, help string, labels map[string]string, total func() float64) {
 	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))
 }
 
-// RefusedTokens adds how many tokens the admin port has refused.
+// RefusedTokens adds the number of requests with a wrong token to the admin port.
 func (p Process) RefusedTokens(total func() uint64) {
 	p.Counter("weir_admin_refused_tokens_total", "Requests to the admin port with a token that is wrong.", nil,
 		func() float64 { return float64(total()) })
 }
 
-// Connections shows how many connections each port has, and how many it refused.
+// Connections adds how many connections each port has, and how many it refused.
 func (p Process) Connections(all []*connlimit.Listener) {
 	for _, l := range all {
 		p.Gauge("weir_connections", "Connections of each port.", map[string]string{"port": l.Port},
@@ -157,16 +156,16 @@ func (p Process) Connections(all []*connlimit.Listener) {
 	}
 }
 
-// collector sends series at each scrape: which there are is not known before.
+// collector sends series at each scrape, as an unchecked collector: they are not known before.
 type collector func(to chan<- prometheus.Metric)
 
-// Describe is Prometheus's.
+// Describe implements prometheus.Collector.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect is Prometheus's.
+// Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
-// collect adds the series that a collector sends.
+// collect registers a collector.
 func (p Process) collect(c collector) { p.registry.MustRegister(c) }
 
 // send sends one series of a metric.
@@ -179,8 +178,8 @@ func (p Process) Handler() http.Handler {
 	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
 }
 
-// Hits adds the totals of each rule in force, zeros too: Prometheus takes the first value that it sees of a series for
-// where it begins, and increase() would not see the first hits. Values are no labels: requests choose them.
+// Hits adds the totals of each rule in force, zeros too, because increase() ignores the first value of a series.
+// Values are no labels, because requests choose them.
 func (m *Metrics) Hits(r *hits.Recorder) {
 	m.collect(func(to chan<- prometheus.Metric) { sendHits(r, to) })
 }
@@ -194,8 +193,7 @@ var (
 		"Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).", []string{"domain", "path"}, nil)
 )
 
-// sendHits sends the series of each metric in the order in which they are shown: else sorting them would take the most of
-// a scrape of many rules.
+// sendHits sends each metric's series in the order of the output, because sorting them would dominate a scrape of many rules.
 func sendHits(r *hits.Recorder, to chan<- prometheus.Metric) {
 	all := r.Totals()
 	slices.SortFunc(all, func(a, b hits.Totals) int {
@@ -204,7 +202,7 @@ func sendHits(r *hits.Recorder, to chan<- prometheus.Metric) {
 	for _, one := range []struct {
 		desc   *prometheus.Desc
 		total  func(t *hits.Totals) uint64
-		labels []string // besides domain and path
+		labels []string // after domain and path
 	}{
 		{hitsTotal, func(t *hits.Totals) uint64 { return t.Degraded }, []string{"degraded"}},
 		{hitsTotal, func(t *hits.Totals) uint64 { return t.Over }, []string{"over"}},

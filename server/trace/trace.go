@@ -1,5 +1,5 @@
-// Package trace sends spans to an OpenTelemetry collector: of each rate-limit request that its caller traces, of the
-// exchanges with servers that it needed, and of what weir does by itself.
+// Package trace exports spans to an OpenTelemetry collector: of rate-limit requests whose callers trace them, of their
+// exchanges with servers, and of weir's background work.
 package trace
 
 import (
@@ -36,28 +36,28 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Config says what is traced, and where spans go. The exporter reads more from the process's variables OTEL_EXPORTER_OTLP_*.
+// Config says what is traced. The exporter also reads the environment variables OTEL_EXPORTER_OTLP_*.
 type Config struct {
 	GRPC     bool    // export by gRPC, else by HTTP with protobuf
-	Ratio    float64 // of the traces that begin here; those of callers are sampled as they say
-	Values   bool    // spans of requests show the values of descriptors
-	Method   string  // that is traced, as gRPC names it
+	Ratio    float64 // sampled share of the traces that begin here; those of callers are sampled as the callers say
+	Values   bool    // show values of descriptors in spans of requests
+	Method   string  // the traced gRPC method, with its full name
 	Resource *resource.Resource
 	Exported func(err error) // called after each export
 }
 
-// Tracer makes spans. Its methods may be called by any number of goroutines, and only Close waits for the collector.
-// Exchanges and Span of a nil one make none.
+// Tracer makes spans. Its methods may be called by any number of goroutines; only Close blocks on the collector.
+// Exchanges and Span of a nil Tracer make none.
 type Tracer struct {
 	config   Config
 	sampler  sdk.Sampler
-	call     []api.SpanStartOption // of spans of gRPC calls
+	call     []api.SpanStartOption // options of spans of gRPC calls
 	provider *sdk.TracerProvider
 	tracer   api.Tracer
 	queue    *queue
 }
 
-// New makes a tracer. It does not connect: a collector that is away is no error.
+// New makes a tracer. It does not connect: a missing collector is no error.
 func New(ctx context.Context, c Config) (*Tracer, error) {
 	client := otlptracehttp.NewClient()
 	if c.GRPC {
@@ -78,16 +78,17 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	return t, nil
 }
 
-// Close sends what waits, until ctx ends.
+// Close exports the queued spans, until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Dropped counts the spans that never arrive: the queue had no room, or the collector did not take them.
+// Dropped counts the lost spans, by reason: the queue was full, or the export failed.
 func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
 	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
 }
 
-// Begin begins the span of a call of the method, if it has one, in the context that it returns. It is for gRPC's tap, which
-// can read headers without a copy: a stats.Handler, as OpenTelemetry has one, costs each request a fifth of its CPU or more.
+// Begin begins the span of a gRPC call of the method, unless it is not sampled, in the returned context. gRPC's tap
+// calls it, because that reads headers without a copy: OpenTelemetry's stats.Handler costs each request a fifth of its
+// CPU or more.
 func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
 	if call.FullMethodName != t.config.Method {
 		return ctx
@@ -95,7 +96,7 @@ func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
 	return t.begin(ctx, incoming{propagation.HeaderCarrier(call.Header)}, t.config.Method[1:], t.call...)
 }
 
-// begin begins the span of a request with these headers. A request without a span allocates nothing.
+// begin begins the span of a request with these headers. It allocates nothing without a span.
 func (t *Tracer) begin(ctx context.Context, headers propagation.TextMapCarrier, name string, options ...api.SpanStartOption) context.Context {
 	if unsampled(headers) {
 		return ctx
@@ -111,7 +112,7 @@ func (t *Tracer) begin(ctx context.Context, headers propagation.TextMapCarrier, 
 	return with
 }
 
-// End ends the span of a call, if it has one, by the conventions for RPCs.
+// End ends the span of a call, if it has one, by OpenTelemetry's conventions for RPCs.
 func (t *Tracer) End(ctx context.Context, err error) {
 	span := api.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -122,13 +123,13 @@ func (t *Tracer) End(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case grpccodes.Unknown, grpccodes.DeadlineExceeded, grpccodes.Unimplemented, grpccodes.Internal, grpccodes.Unavailable, grpccodes.DataLoss:
 	default:
-		err = nil // it is the caller's
+		err = nil // other codes are the caller's errors
 	}
 	end(span, name, err)
 }
 
-// HTTP returns a handler whose POST requests have spans, by the conventions for HTTP. OpenTelemetry's own would make weir
-// larger by 2 MB.
+// HTTP returns a handler with spans for POST requests, by OpenTelemetry's conventions for HTTP. Its own handler would
+// add 2 MB to weir.
 func (t *Tracer) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -152,22 +153,22 @@ func (t *Tracer) HTTP(h http.Handler) http.Handler {
 	})
 }
 
-// answer keeps the status of an answer.
+// answer records the status of a response.
 type answer struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader is net/http's.
+// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
 	a.status = status
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// callers reads the spans of callers. A traceparent goes before what there is of b3.
+// callers reads the span context of callers. traceparent takes precedence over b3.
 var callers = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{})
 
-// unsampled reports whether a caller says that it does not sample its trace, which most do. Extracting that trace allocates.
+// unsampled reports whether the caller does not sample its trace, as most do. Extracting the trace would allocate.
 func unsampled(headers propagation.TextMapCarrier) bool {
 	parent := headers.Get("traceparent")
 	if parent == "" {
@@ -182,7 +183,7 @@ func unsampled(headers propagation.TextMapCarrier) bool {
 	return wrongTrace == nil && wrongSpan == nil
 }
 
-// incoming are headers whose names are in lower case.
+// incoming is a carrier whose header names are in lower case.
 type incoming struct{ propagation.HeaderCarrier }
 
 // Get returns the first header of a name.
@@ -193,7 +194,7 @@ func (i incoming) Get(key string) string {
 	return ""
 }
 
-// ids makes random ids, as the SDK does. As key of contexts it has the id of a trace that the sampler has decided about.
+// ids makes random ids, as the SDK does. As a context key, it has the trace id that the sampler has decided on.
 type ids struct{}
 
 // NewIDs returns the ids of a trace and of its first span.
@@ -217,7 +218,7 @@ func newTraceID() (id api.TraceID) {
 	return id
 }
 
-// Answered adds to the span of a request what became of it.
+// Answered adds the verdict to the span of a request.
 func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
 	span := api.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -235,9 +236,9 @@ func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
 	}
 }
 
-// Exchanges returns what makes spans of exchanges with the servers of a system, by the conventions for database clients.
-// As the requests of an exchange are many callers', its span is a child of the first one that is sampled, and links to
-// the others. Where none is, there is no span.
+// Exchanges returns a function that begins spans of exchanges with servers, by OpenTelemetry's conventions for
+// database clients. An exchange serves many callers: its span is a child of the first sampled one, and links to the
+// others. Without one there is no span.
 func (t *Tracer) Exchanges(system string) func(server string, callers iter.Seq[context.Context]) func(outcome string, err error) {
 	if t == nil {
 		return nil
@@ -282,7 +283,7 @@ func exchange(system, server string, checks int) []attribute.KeyValue {
 	return append(all, semconv.ServerAddress(server))
 }
 
-// Span makes a span of something that weir does by itself, with so many things of a kind.
+// Span begins a span of weir's background work, with a number of items of a kind.
 func (t *Tracer) Span(name, kind string, n int) (ended func(err error)) {
 	if t == nil {
 		return func(error) {}
@@ -291,7 +292,7 @@ func (t *Tracer) Span(name, kind string, n int) (ended func(err error)) {
 	return func(err error) { end(span, "failed", err) }
 }
 
-// end ends a span, with an error of a class if there was one.
+// end ends a span, with an error of a class unless err is nil.
 func end(span api.Span, class string, err error) {
 	if err != nil {
 		span.SetAttributes(semconv.ErrorTypeKey.String(class))
@@ -300,10 +301,10 @@ func end(span api.Span, class string, err error) {
 	span.End()
 }
 
-// valid makes a text fit for protobuf, which else refuses all spans of a batch.
+// valid replaces invalid UTF-8, for which protobuf would reject the whole batch of spans.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// queue bounds the spans that wait for the collector, and counts those that it drops: the library's own does not tell.
+// queue bounds the spans that wait for export, and counts the dropped ones, which the SDK does not report.
 type queue struct {
 	sdk.SpanProcessor
 	size         int64
@@ -311,7 +312,7 @@ type queue struct {
 	full, failed atomic.Uint64
 }
 
-// OnEnd is the SDK's.
+// OnEnd implements sdk.SpanProcessor.
 func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	if q.waiting.Add(1) > q.size {
 		q.waiting.Add(-1)
@@ -321,14 +322,14 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// counted counts the spans that do not arrive.
+// counted counts the spans whose export fails.
 type counted struct {
 	sdk.SpanExporter
 	queue    *queue
 	exported func(error)
 }
 
-// ExportSpans is the SDK's. It returns no error, which the SDK would log once more.
+// ExportSpans implements sdk.SpanExporter. It returns no error, because the SDK would log it a second time.
 func (c *counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := c.SpanExporter.ExportSpans(ctx, spans)
 	c.queue.waiting.Add(-int64(len(spans)))

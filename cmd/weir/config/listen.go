@@ -73,13 +73,13 @@ func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 	return config, err
 }
 
-// Guard returns who may ask the admin port what. Refused tokens are logged.
-func (s *Settings) Guard(log *slog.Logger) *admin.Guard {
-	g := &admin.Guard{TokenFile: s.TokenFile, ReadFile: s.ReadTokenFile, Host: s.DebugHost, Log: log}
+// Access returns who may request what from the admin port. Refused tokens are logged.
+func (s *Settings) Access(log *slog.Logger) *admin.Access {
+	access := &admin.Access{TokenFile: s.TokenFile, ReadFile: s.ReadTokenFile, Host: s.DebugHost, Log: log}
 	for _, host := range s.AdminHosts {
-		g.Hosts = append(g.Hosts, strings.Trim(strings.TrimSpace(host), "[]"))
+		access.Hosts = append(access.Hosts, strings.Trim(strings.TrimSpace(host), "[]"))
 	}
-	return g
+	return access
 }
 
 // AdminAddress returns HOST:PORT where this machine reaches the admin port of a weir serve that has the same environment:

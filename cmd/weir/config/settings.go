@@ -56,7 +56,7 @@ func (s *Settings) check() error {
 		s.checkBackend(),
 		s.checkSource(),
 		notNegative("EXPIRATION_JITTER_MAX_SECONDS", s.ExpireJitter),
-		s.Guard(nil).Check(),
+		s.Access(nil).Check(),
 		s.checkTLS(),
 		s.History.check(),
 		s.Statistics.check(),

@@ -77,7 +77,7 @@ func TestCommandsShowCountersAndDenials(t *testing.T) {
 		wanted{"denials --values", 0, []string{"plan=a/b,user=ann\uFFFD[2J\n"}}, // nothing that a terminal obeys
 		wanted{"history top --by over", 0, []string{"shop plan=a/b/user"}},
 		wanted{"history verify", 0, []string{"each holds exactly what it ever counted"}})
-	w.Says(t, `msg="requests are denied: a limit is reached" domain=shop rule="plan=a/b/user" limit=2/hour`)
+	w.Says(t, `msg="requests denied" domain=shop rule="plan=a/b/user" limit=2/hour`)
 	for line := range strings.Lines(w.Log.String()) {
 		if strings.Contains(line, "ann") && !strings.Contains(line, "level=DEBUG") {
 			t.Errorf("a value is in the log, and only LOG_LEVEL=debug asks for some: %s", line)

@@ -12,21 +12,21 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// monday is one before the beginning of Unix time, in seconds: weeks are counted from it.
+// monday is the begin of a Monday before 1970, in Unix seconds: weeks are counted from it.
 const monday = (4 - 364) * history.Day
 
 const (
-	chartMargin = 12 // left of the axis, for a rate: "  9,999/min"
-	minColumns  = 10 // are drawn however narrow the terminal is
+	chartMargin = 12 // columns left of the axis, for a rate: "  9,999/min"
+	minColumns  = 10 // drawn however narrow the terminal is
 )
 
 // columnsOf returns how many columns a curve has on a terminal of a width.
 func columnsOf(width int) int { return max(width-chartMargin-1, minColumns) }
 
-// eighths fill a character from below.
+// eighths fill a character from the bottom.
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
-// chart is buckets on an axis of time, each a bar as high as its mean.
+// chart draws buckets on a time axis, each as a bar as high as its mean rate.
 type chart struct {
 	points   []historyapi.PointAnswer
 	barWidth int // columns
@@ -39,7 +39,7 @@ func newChart(points []historyapi.PointAnswer, width, rows int, zone *time.Locat
 	return &chart{points: points, barWidth: max(columnsOf(width)/len(points), 1), rows: rows, zone: zone}
 }
 
-// merge adds up neighbouring buckets, each time the same number, until there are no more than a limit.
+// merge adds up groups of neighbouring buckets, all of the same size, so that at most limit remain.
 func merge(points []historyapi.PointAnswer, limit int) (merged []historyapi.PointAnswer) {
 	for group := range slices.Chunk(points, stepsOfBar(len(points), limit)) {
 		sum := group[0]
@@ -51,10 +51,10 @@ func merge(points []historyapi.PointAnswer, limit int) (merged []historyapi.Poin
 	return merged
 }
 
-// stepsOfBar returns how many of a number of buckets [merge] adds up each time.
+// stepsOfBar returns how many buckets [merge] adds up to one.
 func stepsOfBar(buckets, limit int) int { return (buckets + limit - 1) / limit }
 
-// draw appends the curve with its axes. The uppermost row ends at the highest mean. Bars that are partial are pale.
+// draw appends the curve with its axes. The top row ends at the highest mean. Bars of partial buckets are pale.
 func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {
 	mean := func(p historyapi.PointAnswer) float64 { return float64(p.Sum) / float64(p.Width) } // hits a second
 	top := 0.
@@ -66,7 +66,7 @@ func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {
 		over, partial := "", ""
 		for _, p := range c.points {
 			level := int(math.Round(mean(p) / max(top, 1e-9) * float64(8*c.rows))) // in eighths of a row
-			level = max(level, int(min(p.Sum, 1)))                                 // only 0 is nothing
+			level = max(level, int(min(p.Sum, 1)))                                 // only 0 has no bar
 			bar := strings.Repeat(string(eighths[min(max(level-8*row, 0), 8)]), c.barWidth)
 			if p.Partial {
 				partial += bar
@@ -88,13 +88,13 @@ func (c *chart) draw(b *strings.Builder, colour, pale func(string) string) {
 var axisSteps = []int64{60, 300, 600, 900, 1800, history.Hour, 2 * history.Hour, 3 * history.Hour, 6 * history.Hour, 12 * history.Hour,
 	history.Day, 2 * history.Day, 7 * history.Day, 14 * history.Day, 28 * history.Day, 91 * history.Day, 364 * history.Day}
 
-// axis returns the axis of time and the line below it: round local times, each where its bucket begins, with room
-// between them. Neither is longer than the bars are.
+// axis returns the time axis and the line of labels below it: round local times, each at its bucket, with room between
+// them. Neither is longer than the bars.
 func (c *chart) axis() (axis, labels string) {
 	const room = 12 // columns, for a label of 10
 	width := c.points[0].Width
 	first, _ := slices.BinarySearch(axisSteps, max(width, room*width/int64(c.barWidth)))
-	// Where no label of that step fits, as none stands near the beginning of few columns, a finer one may.
+	// A finer step may fit if no label of that step does, because it is not near the beginning of a narrow chart.
 	for i := min(first, len(axisSteps)-1); i >= 0 && axisSteps[i] >= width; i-- {
 		if axis, labels = c.axisOf(axisSteps[i]); labels != "" {
 			break
@@ -103,8 +103,8 @@ func (c *chart) axis() (axis, labels string) {
 	return axis, labels
 }
 
-// axisOf labels each bucket in which the clock of the zone comes to a multiple of a step, weeks counted from Monday. A
-// time that the clock skips, or shows for the second time, has no label.
+// axisOf labels each bucket that contains a local time that is a multiple of a step; weeks begin on Monday. Local
+// times that the clock skips or repeats have no label.
 func (c *chart) axisOf(step int64) (axis, labels string) {
 	columns, last := len(c.points)*c.barWidth, c.points[len(c.points)-1]
 	line, text := []rune(strings.Repeat("─", columns)), []rune{}
@@ -118,7 +118,7 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 			copy(line[i*c.barWidth:], []rune(strings.Repeat("┄", c.barWidth)))
 		}
 		before, begin, end := clock(p.Start-1), clock(p.Start), clock(p.Start+p.Width-1)
-		if p.Width >= history.Day { // it may be of UTC days, each shown for the local day nearest to it
+		if p.Width >= history.Day { // it may be a UTC day, shown as the nearest local day
 			midnight := func(at int64) int64 { return (at + history.Day/2) / history.Day * history.Day }
 			begin, end = midnight(begin), midnight(end+1)-1
 			before = begin - 1
@@ -136,8 +136,7 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 	return string(line), string(text)
 }
 
-// axisLabel writes what a clock shows, in seconds since 1970: the time, or where a day begins its date, with its year if
-// there are several.
+// axisLabel formats a local time, in seconds since 1970: the time or, at midnight, the date, with its year if there are two.
 func axisLabel(clock, step int64, years bool) string {
 	at := time.Unix(clock, 0).UTC()
 	switch {
@@ -149,12 +148,12 @@ func axisLabel(clock, step int64, years bool) string {
 	return at.Format("Mon 02 Jan")
 }
 
-// twoYears reports whether a range has dates of two years, so that one without its year could be either.
+// twoYears reports whether a range begins and ends in different years, so that dates need theirs.
 func twoYears(from, to int64, zone *time.Location) bool {
 	return time.Unix(from, 0).In(zone).Year() != time.Unix(to-1, 0).In(zone).Year()
 }
 
-// describeRate writes hits a second by the minute, or by the hour if they are few.
+// describeRate formats hits a second per minute, or per hour if they are few.
 func describeRate(rate float64) string {
 	hits, unit := rate*60, "min"
 	if rate > 0 && hits < 1 {

@@ -27,7 +27,7 @@ type demoCommand struct {
 	Serve bool `help:"Make up what is missing until now, then serve it as weir serve does, and send it the requests of the shop's Envoys."`
 }
 
-// ServeFunc serves by the descriptor files in a directory, as weir serve does, until ctx ends.
+// ServeFunc serves with the descriptor files in a directory, as weir serve does, until ctx ends.
 type ServeFunc func(ctx context.Context, dir string) error
 
 func (*demoCommand) Help() string {
@@ -42,7 +42,7 @@ Exit code: 0, or 2 if it failed.`
 func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve ServeFunc) error {
 	set, err := config.Read(config.Process())
 	if err == nil {
-		err = c.makeUp(ctx, &set, out)
+		err = c.generate(ctx, &set, out)
 	}
 	if err != nil || !c.Serve {
 		return err
@@ -56,22 +56,22 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve ServeF
 	return err
 }
 
-// sendRequests sends the weir of the environment what the shop's Envoys would, every second, until ctx ends.
+// sendRequests sends the requests of the shop's Envoys to the weir of the environment, every second, until ctx ends.
 func sendRequests(ctx context.Context) {
 	weir := callcmd.Command{Addr: config.GRPCAddress(), Hits: 1, Timeout: time.Second}
 	for wait.For(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second))) {
 		demo.Requests(time.Now(), func(domain string, d descriptors.Descriptor) {
 			weir.Domain = domain
-			_, _ = weir.Ask(ctx, []descriptors.Descriptor{d}) // what does not answer says why itself
+			_, _ = weir.Ask(ctx, []descriptors.Descriptor{d}) // weir logs its own failures
 		})
 	}
 }
 
-// configDir returns the folder of a demo's rules. They are written last: where they are, the demo is whole.
+// configDir returns the directory of a demo's rules. They are written last: if they exist, the demo is complete.
 func configDir(set *config.Settings) string { return filepath.Join(set.DataDir, "demo-config") }
 
-// makeUp fills the history, writes the rules, and says what it did.
-func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out terminal.Output) error {
+// generate fills the history, writes the rules, and prints a summary.
+func (c *demoCommand) generate(ctx context.Context, set *config.Settings, out terminal.Output) error {
 	begin := time.Now()
 	until, err := c.end(begin, out.Zone)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 		return err
 	}
 	_, missing := os.Stat(configDir(set))
-	again := c.Serve && missing == nil && !set.HistoryInRedis() // what a Redis holds may be anybody's
+	again := c.Serve && missing == nil && !set.HistoryInRedis() // a history in Redis may not be a demo's
 	progress, stop := c.Start(out.Err, "days")
 	defer stop()
 	loaded, err := load(set, func(to transfer.Target) (loaded transfer.Loaded, err error) {
@@ -100,7 +100,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 				return loaded, err
 			}
 			if since = until; c.Serve {
-				until = time.Now() // making up a year takes minutes
+				until = time.Now() // generating a year takes minutes
 			}
 		}
 		return l.Close()
@@ -108,7 +108,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	if err != nil {
 		return err
 	}
-	rules, _ := fs.Sub(demo.Config, "config") // it is there
+	rules, _ := fs.Sub(demo.Config, "config") // it is embedded
 	if err := os.CopyFS(configDir(set), rules); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("the rules of the demo: %w", err)
 	}
@@ -118,7 +118,7 @@ func (c *demoCommand) makeUp(ctx context.Context, set *config.Settings, out term
 	return err
 }
 
-// resume returns where a demo is to begin: first in an empty history, at the end of the last hit in one that is served
+// resume returns where a demo begins: at first in an empty history, at the end of the last hit in one that is served
 // again. Any other history is an error.
 func resume(ctx context.Context, store history.Store, first, until time.Time, again bool) (time.Time, error) {
 	err := store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
@@ -133,7 +133,7 @@ func resume(ctx context.Context, store history.Store, first, until time.Time, ag
 	return first, err
 }
 
-// nextSteps says what to do with a demo that has been made up.
+// nextSteps says what to do with the demo.
 func (c *demoCommand) nextSteps(set *config.Settings) string {
 	if c.Serve {
 		return fmt.Sprintf("It goes on until Ctrl-C: open http://127.0.0.1:%d/\n", set.DebugPort)
@@ -145,7 +145,7 @@ func (c *demoCommand) nextSteps(set *config.Settings) string {
 `, descriptors.Printable(configDir(set)), set.DebugPort)
 }
 
-// end returns where the made-up hits are to end.
+// end returns where the demo's hits end.
 func (c *demoCommand) end(now time.Time, zone *time.Location) (time.Time, error) {
 	if c.Until == "" {
 		return now, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 )
 
-// Downsample moves what is old in the history to coarser tiers.
+// Downsample moves old points of the history to coarser tiers.
 type Downsample struct {
 	Once   bool `help:"Run once and end, which it does in any case."`
 	DryRun bool `help:"Only count the series that are due."`
@@ -51,7 +51,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	return errors.Join(err, store.Close())
 }
 
-// downsample runs the job and reports to out, also of a job that ended early.
+// downsample runs the job and prints a report, also if the job ended early.
 func (c *Downsample) downsample(ctx context.Context, store *redishistory.Store, out io.Writer) error {
 	begin := time.Now()
 	work := store.Downsample

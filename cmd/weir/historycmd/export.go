@@ -49,7 +49,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err = errors.Join(err, buffer.Flush()); err != nil {
 		return fmt.Errorf("the export is not whole: %w", err)
 	}
-	c.tellSource(out)
+	c.printSource(out)
 	if !written.Found && written.LeftOut == 0 {
 		return c.errNoSeries(q, 0, written.Warnings)
 	}
@@ -63,7 +63,7 @@ func (c *exportCommand) Run(ctx context.Context, out terminal.Output) error {
 	return exitFor(written.LeftOut, written.Rows == 0)
 }
 
-// export writes what the Redis of the environment holds, or else what an admin port answers.
+// export writes the history in the Redis of the environment or, without one, that of an admin port.
 func (c *exportCommand) export(ctx context.Context, q url.Values, out io.Writer) (written historyapi.Exported, err error) {
 	asked, err := c.askRedis(func(h *historyapi.History) (err error) {
 		written, err = h.Export(ctx, historyapi.Parameters(q), c.Format, out)

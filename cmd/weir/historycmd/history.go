@@ -1,4 +1,4 @@
-// Package historycmd is weir history, which shows what became of hits over time, and weir downsample.
+// Package historycmd is weir history, which shows hits over time, and weir downsample.
 package historycmd
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // images without a folder of time zones can answer for local days too
+	_ "time/tzdata" // for local days in images without time zones
 
 	"github.com/alecthomas/kong"
 
@@ -27,7 +27,7 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// Command shows what became of hits over time.
+// Command shows hits over time.
 type Command struct {
 	Show   showCommand   `cmd:"" help:"Draw the hits of a rule over time."`
 	Top    topCommand    `cmd:"" help:"List the rules with the most hits."`
@@ -52,52 +52,52 @@ Times are -90m, -12h, -30d, -2w or -1y before now, 14:03 (the last; for --to the
 '2026-11-15 12:00', RFC 3339 or Unix seconds. ` + exitCodes
 }
 
-// exitCodes are those of the commands that read a history, for their help.
+// exitCodes describes the exit codes of commands that read a history, for their help.
 const exitCodes = `Exit code: 0; 1 if a series that was asked for cannot be read or, for
 verify, is not exact; 2 for an error; 3 if there is nothing of what was asked for, or no history yet.`
 
-// readFlags are those of the commands that read a history: whose it is, and which rules are meant.
+// readFlags are the flags of commands that read a history: where it is, and which rules to read.
 type readFlags struct {
 	Domain string `placeholder:"NAME" help:"Only rules of this domain."`
 	Path   string `placeholder:"K=V/K=V" help:"Only this rule, by its path."`
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 
-	set    *config.Settings // of the environment, once its Redis is asked
-	source string           // where the history is read, once askRedis has chosen it
+	set    *config.Settings // of the environment, once askRedis has read them
+	source string           // where the history was read, set by askRedis
 }
 
-// printFlags are those of the commands that print an answer.
+// printFlags are the flags of commands that print an answer.
 type printFlags struct {
 	readFlags
 	JSON bool `name:"json" help:"Print the answer as JSON."`
 }
 
-// seriesFlags choose series of the rules, for show and export.
+// seriesFlags select series of the rules, for show and export.
 type seriesFlags struct {
 	Outcome string `placeholder:"NAME" help:"Only within, over (denied), shadow, degraded or near."`
 	valueFlag
 }
 
-// valueFlag chooses one value of the rules, for show, top and export.
+// valueFlag selects one value of the rules, for show, top and export.
 type valueFlag struct {
 	Value string `placeholder:"K=V,K=V" help:"Only this value, of a rule that counts values each by itself: tenant=acme."`
 }
 
-// rangeFlags are the range of time of show, top and export.
+// rangeFlags select a time range, for show, top and export.
 type rangeFlags struct {
 	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit, of suggest and simulate 30 days before."`
 	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
 	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; unless given, that of this process."`
 }
 
-// addTo adds the range to a question. Times without a zone, and days, are of --tz, or of the zone that times are shown in,
-// which may not be that of the weir that answers.
+// addTo adds the range to a query. Days, and times without a zone, are in the zone of --tz or else of the output,
+// which may differ from that of the answering weir.
 func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	if err := out.SetZone(r.TZ); err != nil {
 		return err
 	}
-	out.Zone = named(out.Zone)
+	out.Zone = namedZone(out.Zone)
 	now := time.Now()
 	q.Set("from", r.From.In(out.Zone, now))
 	q.Set("to", r.To.After(r.From, out.Zone, now))
@@ -105,8 +105,8 @@ func (r *rangeFlags) addTo(q url.Values, out *terminal.Output) error {
 	return nil
 }
 
-// named returns a zone by the name that other weirs know it by: UTC if it has none, as where /etc/localtime is a copy.
-func named(zone *time.Location) *time.Location {
+// namedZone returns a zone that other weirs know by its name: UTC if it has none, as when /etc/localtime is a copy.
+func namedZone(zone *time.Location) *time.Location {
 	name := zone.String()
 	if name == "Local" {
 		name, _ = os.Readlink("/etc/localtime")
@@ -120,7 +120,7 @@ func named(zone *time.Location) *time.Location {
 	return time.UTC
 }
 
-// Moment is a time as weir history reads it, of a flag.
+// Moment is a flag with a time, as weir history reads it.
 type Moment string
 
 // In returns the moment as a weir in another zone understands it: a local time in Unix seconds.
@@ -139,7 +139,7 @@ func (m Moment) After(from Moment, zone *time.Location, now time.Time) string {
 	return m.In(zone, now)
 }
 
-// Decode reads the next argument, which unlike the values of other flags may begin with a hyphen: -30d.
+// Decode reads the next argument. Unlike values of other flags it may begin with a hyphen: -30d.
 func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	token := ctx.Scan.Pop()
 	text, isText := token.Value.(string)
@@ -150,8 +150,8 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// printAnswer prints the answer to a question: of the Redis that the environment names, or else of an admin port, at a path
-// below /api/v1/history. With --json it is as the port gives it, else as describe does.
+// printAnswer prints the answer to a query: from the Redis that the environment names or, without one, from an admin
+// port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe formats it.
 func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
 	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
@@ -164,7 +164,7 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 		}
 		return a, terminal.WriteJSON(out.Out, a)
 	}
-	p.tellSource(out)
+	p.printSource(out)
 	text, err := describe(&a)
 	if err == nil {
 		_, err = io.WriteString(out.Out, text)
@@ -172,7 +172,7 @@ func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Ou
 	return a, err
 }
 
-// ask returns the answer to a question, of the Redis that the environment names or else of an admin port.
+// ask returns the answer to a query, from the Redis that the environment names or, without one, from an admin port.
 func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path string,
 	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error)) (a Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -191,19 +191,19 @@ func ask[Answer any](ctx context.Context, s *readFlags, q url.Values, path strin
 	return a, err
 }
 
-// tellSource writes where the history was read.
-func (s *readFlags) tellSource(out terminal.Output) {
+// printSource prints where the history was read.
+func (s *readFlags) printSource(out terminal.Output) {
 	fmt.Fprintf(out.Err, "Read from %s.\n", descriptors.Printable(s.source))
 }
 
-// RuleFlags name one rule and a range of its history, for commands that work with its hits.
+// RuleFlags select one rule and a range of its history, for commands that work with its hits.
 type RuleFlags struct {
 	readFlags
 	rangeFlags
 }
 
-// Read returns the series of the rule, of every value that the history keeps, as they are stored: of all outcomes that
-// together are all hits. Its error says that there are none, or that several domains have the path.
+// Read returns the stored series of the rule, one per kept value and outcome, without near, which is part of within.
+// Its error says that there are none, or that several domains have the path.
 func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi.HistoryAnswer, error) {
 	if f.Path == "" {
 		return nil, errors.New("name a rule by --path, as weir history top lists them")
@@ -219,7 +219,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi
 	if err != nil {
 		return nil, err
 	}
-	f.tellSource(*out)
+	f.printSource(*out)
 	var warnings strings.Builder
 	writeWarnings(&warnings, a.Warnings, terminal.PaintFor(out.Err))
 	fmt.Fprint(out.Err, &warnings)
@@ -231,14 +231,14 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi
 	case len(a.Series) == 0:
 		return nil, terminal.Empty(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
 	}
-	if first, last := a.Series[0].Domain, a.Series[len(a.Series)-1].Domain; first != last { // they are sorted
+	if first, last := a.Series[0].Domain, a.Series[len(a.Series)-1].Domain; first != last { // sorted by domain
 		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", first, last)
 	}
 	return &a, nil
 }
 
-// askRedis asks the history in the Redis that the environment names, and reports whether it did: else the port is to be asked,
-// whose address it sets.
+// askRedis reads the history in the Redis that the environment names, and reports whether there is one: if not, it
+// sets the address of the admin port to read from.
 func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, err error) {
 	if s.Address != "" {
 		s.source = "the weir at " + s.Address
@@ -248,7 +248,7 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	if err == nil && !set.HistoryInRedis() {
 		s.Address = config.AdminAddress()
 		s.source = "the weir at " + s.Address
-		if config.Process()["DATA_DIR"] != "" { // of another weir, perhaps
+		if config.Process()["DATA_DIR"] != "" { // perhaps another weir's
 			s.source += ", from the store of that one, whatever DATA_DIR is here"
 		}
 	}
@@ -263,8 +263,7 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	return true, errors.Join(ask(historyapi.New(store, set.History.FlushInterval, time.Now)), store.Close())
 }
 
-// exitFor returns terminal.No if any series is broken: it cannot be read, so that not all is shown, or it is not exact. Else it
-// returns terminal.Nothing if there is none of what was asked for.
+// exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was found.
 func exitFor(broken int, nothing bool) error {
 	switch {
 	case broken > 0:
@@ -281,9 +280,8 @@ func writeWarnings(b *strings.Builder, warnings []string, p terminal.Paint) {
 	}
 }
 
-// errNoSeries returns the error of a question that no series fits. Hits are stored after lag seconds at most, or 0 if that is
-// not known; warnings are those of the answer, such as of a value that is not stored. Whether the weirs of a Redis keep a
-// history there cannot be seen in it.
+// errNoSeries returns the error for a query without series. lag is how many seconds hits take to be stored, at most, 0
+// if unknown; warnings are those of the answer. It cannot tell whether weirs with this Redis keep a history.
 func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) error {
 	text := "there is no history yet"
 	switch {
@@ -303,7 +301,7 @@ func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) erro
 	return terminal.Empty(text + describeLag("; ", lag))
 }
 
-// describeLag says when hits appear, behind what introduces it; nothing if that is not known.
+// describeLag says when hits appear, after an introduction; "" if that is unknown.
 func describeLag(introduction string, lag int64) string {
 	if lag == 0 {
 		return ""
@@ -311,12 +309,12 @@ func describeLag(introduction string, lag int64) string {
 	return introduction + "hits appear within " + terminal.Span(lag)
 }
 
-// readable returns a series' name as people are shown it.
+// readable returns the readable name of a series.
 func readable(domain, path, value string) string {
 	return descriptors.Printable(history.ReadableName(domain, path, value))
 }
 
-// describeNoHits says that a range has no hits of what was asked for, and where there are some.
+// describeNoHits says that a range has no hits that fit the query, and where there are some.
 func describeNoHits(a *historyapi.Metadata, zone *time.Location) string {
 	text := "No such hits in this range"
 	if a.Until > 0 {
@@ -330,13 +328,13 @@ func describeNoHits(a *historyapi.Metadata, zone *time.Location) string {
 	return text + describeLag("; ", a.Lag) + ".\n"
 }
 
-// describeRange returns a line about the range that was answered, which ends with more, and one about the range that was asked
-// for where that is another:
+// describeRange returns a line with the range of the answer and more, and one with the requested range if that
+// differs:
 //
 //	2026-11-21 11:00 to 12:30 UTC (1h 30m), by hits
 //	asked for: 11:10 to 12:10
 //
-// The zone is that of the end, and of the beginning too where a change of the clock lies between them.
+// The zone is shown at the end, and also at the beginning if the clock changes in between.
 func describeRange(a *historyapi.Metadata, zone *time.Location, more string) string {
 	const full = "2006-01-02 15:04"
 	short, stamp := full, func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }

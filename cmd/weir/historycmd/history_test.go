@@ -89,7 +89,7 @@ func noon() time.Time { return historyNoon }
 
 func serveHistory(store history.Store) *httptest.Server {
 	return httptest.NewServer(admin.Handler(admin.Parts{Ready: server.NewHealth(server.HealthRules{}).Ready, Metrics: http.NotFoundHandler(),
-		History: historyapi.New(store, 15*time.Second, noon), Guard: &admin.Guard{}}))
+		History: historyapi.New(store, 15*time.Second, noon), Access: &admin.Access{}}))
 }
 
 // historyPort is the address of an admin port over a history.

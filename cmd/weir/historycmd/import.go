@@ -73,7 +73,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	return nil
 }
 
-// describeLoaded returns what an import loaded, over several lines.
+// describeLoaded describes an import in several lines.
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		descriptors.Printable(where), took.Round(100*time.Millisecond))
@@ -89,7 +89,7 @@ func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) st
 	return text
 }
 
-// openInput opens a file to be read twice, as a pipe cannot be.
+// openInput opens a file, which must be readable twice, unlike a pipe.
 func openInput(name string) (*os.File, error) {
 	file, err := os.Open(name)
 	if err != nil {

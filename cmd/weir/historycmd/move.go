@@ -76,7 +76,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 
 const lostMark = "  LOST"
 
-// describe returns what was, or would be, moved: a line for each pair of nodes.
+// describe lists what was moved, or would be: a line per pair of nodes.
 func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) string {
 	type sum struct {
 		partitions    int
@@ -101,7 +101,7 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
 		s, content := pairs[name], ""
-		if !strings.HasSuffix(name, lostMark) { // of which nobody knows how much it was
+		if !strings.HasSuffix(name, lostMark) { // the hits of a lost node are unknown
 			content = fmt.Sprintf(", %s series, %.1f MB", terminal.Thousands(s.series), float64(s.bytes)/1e6)
 		}
 		fmt.Fprintf(&b, "%s  %s%s\n", descriptors.Printable(name), terminal.Count(s.partitions, "partition"), content)

@@ -24,7 +24,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// Version is that of this weir.
+// Version is the version of this binary.
 type Version string
 
 type serveCommand struct {
@@ -40,7 +40,7 @@ queries take nothing from those that answer Envoy. cmd/weir/OPERATION.md has its
 SIGTERM ends it with exit code 0.`
 }
 
-const drainTime = 10 * time.Second // for queries that are being answered when the end comes
+const drainTime = 10 * time.Second // for open queries
 
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := wait.NewHangups()
@@ -54,8 +54,8 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	}
 	log := set.Logger(out.Err)
 	metrics := stats.NewProcess(string(version))
-	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Guard: set.Guard(log)}
-	metrics.RefusedTokens(parts.Guard.Refused)
+	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Access: set.Access(log)}
+	metrics.RefusedTokens(parts.Access.Refused)
 	rules, err := openRules(c.Config, &set, log)
 	if err != nil {
 		return err
@@ -71,20 +71,20 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
 			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
-		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // as nothing else is done here
+		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // nothing else uses this process
 	})
 	port, err := server.OpenPort("admin", set.Server().AdminAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
 	}
-	log.Info("weir serves the history, and limits nothing", "version", string(version), "address", port.Address())
+	log.Info("serving the history", "version", string(version), "address", port.Address())
 	if err = errors.Join(run(ctx, port, rules, hangups), store.Close()); err == nil {
 		log.Info("weir ends")
 	}
 	return err
 }
 
-// run serves until ctx ends, and meanwhile follows the rules.
+// run serves, and follows the rules, until ctx ends.
 func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait.Hangups) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -96,20 +96,19 @@ func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait
 	return err
 }
 
-// fleetRules are the rules of the descriptor files in a directory, none without one. They limit nothing here: queries
-// ask for them.
+// fleetRules are the rules of a directory's descriptor files, none without a directory. They limit nothing: queries read them.
 type fleetRules struct {
-	dir    *file.Dir // nil for none
-	reload func()    // has it read again at once, as SIGHUP asks
+	dir    *file.Dir // may be nil
+	reload func()    // reads it again at once, at SIGHUP
 
 	inForce  atomic.Pointer[descriptors.Config]
-	loadedAt atomic.Int64 // in seconds since 1970
+	loadedAt atomic.Int64 // Unix seconds
 }
 
-// openRules takes the directory, "" for none, and reads nothing yet. A missing one is an error here, most likely a
-// slip; weir serve waits for it instead, as it has to answer Envoy.
+// openRules opens the directory, "" for none, without reading it. A missing one is an error, as most likely mistyped;
+// weir serve waits for it instead, because it must answer Envoy.
 func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
-	r := &fleetRules{reload: func() { log.Info("SIGHUP changes nothing: without --config there is nothing to read again") }}
+	r := &fleetRules{reload: func() { log.Info("SIGHUP ignored: there is no --config to reload") }}
 	if path == "" {
 		return r, nil
 	}
@@ -122,18 +121,18 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules
 	}
 	r.dir = file.New(path, set.Rules(), log)
 	r.reload = func() {
-		log.Info("the configuration is read again, as SIGHUP asks", "dir", path)
+		log.Info("reloading the configuration on SIGHUP", "dir", path)
 		r.dir.Reload()
 	}
 	return r, nil
 }
 
-// follow reads the directory, and again at each change, until ctx ends.
+// follow reads the directory at first and after each change, until ctx ends.
 func (r *fleetRules) follow(ctx context.Context) {
 	if r.dir == nil {
 		return
 	}
-	_ = r.dir.Run(ctx, func(config *descriptors.Config) error { // which ends with ctx alone
+	_ = r.dir.Run(ctx, func(config *descriptors.Config) error { // fails only when ctx ends
 		r.inForce.Store(config)
 		r.loadedAt.Store(time.Now().Unix())
 		return nil
@@ -143,7 +142,7 @@ func (r *fleetRules) follow(ctx context.Context) {
 // Config returns the configuration in force, nil before the first.
 func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load() }
 
-// Loaded returns when that was put in force, the beginning of 1970 before the first.
+// Loaded returns when it was put in force, the Unix epoch before the first.
 func (r *fleetRules) Loaded() time.Time { return time.Unix(r.loadedAt.Load(), 0) }
 
 // Rules returns the rules of all domains.

@@ -45,7 +45,7 @@ func (c *showCommand) Run(ctx context.Context, out terminal.Output) error {
 	return cmp.Or(err, exitFor(a.Unreadable, !hits))
 }
 
-// showView shows series to people, each as a curve on the same axis of time:
+// showView formats series for people, each as a curve on the same time axis:
 //
 //	2026-11-21 11:00 to 12:01 UTC (1h 1m)
 //
@@ -61,10 +61,10 @@ type showView struct {
 	width  int // columns
 	paint  terminal.Paint
 
-	stepped bool // the user chose how wide buckets are
+	stepped bool // the user chose the width of buckets
 }
 
-// maxCurves is how many series are drawn: further ones would scroll the first away.
+// maxCurves is how many series are drawn: more would scroll the first away.
 const maxCurves = 10
 
 func (v *showView) String() string {
@@ -75,7 +75,7 @@ func (v *showView) String() string {
 		counting = ", ┄ still counting"
 	}
 	answered := a.Metadata
-	if minute := a.Now - a.Now%60 + 60; answered.From < minute { // as history top has it: no hits are in what is yet to come
+	if minute := a.Now - a.Now%60 + 60; answered.From < minute { // like history top: there are no hits in the future
 		answered.To = min(answered.To, minute)
 	}
 	b.WriteString(describeRange(&answered, v.zone, counting))
@@ -98,11 +98,11 @@ func (v *showView) String() string {
 	return b.String()
 }
 
-// describeMerged says how many of the steps that were asked for a bar has, if it has more than one.
+// describeMerged says how many steps a bar has, if more than one.
 func (v *showView) describeMerged() string {
 	steps := 0
 	for _, s := range v.answer.Series {
-		steps = max(steps, len(s.Points)) // of all they are as many
+		steps = max(steps, len(s.Points)) // all series have as many
 	}
 	each := stepsOfBar(steps, columnsOf(v.width))
 	if !v.stepped || each < 2 {
@@ -124,7 +124,7 @@ func (v *showView) series(b *strings.Builder, s *historyapi.SeriesAnswer, rows i
 	fmt.Fprintf(b, "\n%s  %s%s\n", readable(s.Domain, s.Path, s.Value), colour(descriptors.Printable(s.Outcome)), part)
 	drawn := slices.Clone(s.Points)
 	for i := range drawn {
-		if p := &drawn[i]; p.Partial { // as wide as what has passed of it: else it would look like a drop
+		if p := &drawn[i]; p.Partial { // only as wide as the time that has passed: else it would look like a drop
 			p.Width = min(max(v.answer.Now-p.Start, 60), p.Width)
 		}
 	}
@@ -134,7 +134,7 @@ func (v *showView) series(b *strings.Builder, s *historyapi.SeriesAnswer, rows i
 		terminal.Thousands(peak.Peak), v.stamp(peak.Start))
 }
 
-// stamp writes a moment as briefly as the range allows: its day is clear within one, and its year within one.
+// stamp formats a time as briefly as the range allows: without the date within a day, without the year within a year.
 func (v *showView) stamp(moment int64) string {
 	layout := "02 Jan 15:04"
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
-// OpenRedis opens a history in Redis, to read it alone or to write to it too.
+// OpenRedis opens a history in Redis, for reading only or for writing too.
 func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
 	c, err := set.RedisHistory(log)
 	if err != nil {
@@ -24,8 +24,8 @@ func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 	return redishistory.Open(c)
 }
 
-// OpenFileOrMemory opens the history in the file in DATA_DIR; in memory without one, and where that directory cannot hold it. A
-// file that is in use or damaged is an error: its process may end, and someone may move it.
+// OpenFileOrMemory opens the history in the file in DATA_DIR; or in memory, without a DATA_DIR or if it is not
+// writable. A file in use or damaged is an error: its process may end, or somebody may move it.
 func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, error) {
 	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
 	if c.Dir == "" {
@@ -39,8 +39,8 @@ func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, er
 	return filehistory.InMemory(c)
 }
 
-// load opens the history that the environment names, Redis or the file in DATA_DIR, lets count add old hits to it, and
-// closes it. Series may hold any number of points meanwhile, as old minutes are many until they have been did.
+// load opens the history of the environment, in Redis or in DATA_DIR, calls count to add old hits, and closes it.
+// Series may have any number of points meanwhile: old minutes are many until they are downsampled.
 func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
 	loading := *set
 	loading.History.MaxPoints = math.MaxInt32
@@ -50,7 +50,7 @@ func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, er
 	switch {
 	case set.HistoryInRedis():
 		store, err = OpenRedis(&loading, slog.New(slog.DiscardHandler), false)
-		concurrency = 2 // requests may be waiting for their decisions
+		concurrency = 2 // requests may wait for this Redis
 	case set.DataDir == "":
 		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	default:

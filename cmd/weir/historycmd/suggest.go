@@ -23,7 +23,7 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// Suggest tells which limits would have denied a share of the minutes of a rule's history.
+// Suggest prints limits that would have denied hits in a given share of the minutes of a rule's history.
 type Suggest struct {
 	RuleFlags
 	Deny float64 `default:"0.1" placeholder:"PERCENT" help:"Which share of the minutes --yaml may deny: 0.1, or another number of percent; 0 for none."`
@@ -44,30 +44,30 @@ how many of its other minutes exceed a limit is estimated. Exit code: 0, 1 if th
 if there are no hits of the rule.`
 }
 
-// suggestion is the limits for one value, or for all hits of a rule.
+// suggestion has the limits for one value, or for all hits of a rule.
 type suggestion struct {
 	Value    string     `json:"value"`
-	From     int64      `json:"from"` // the range that was looked at, in Unix seconds
+	From     int64      `json:"from"` // the range that was read, in Unix seconds
 	To       int64      `json:"to"`
 	Minutes  int64      `json:"minutes"`   // from the first hit to the end of the last bucket
-	WithHits int64      `json:"with_hits"` // of them, minutes of buckets that have hits
-	Exact    int64      `json:"exact"`     // of them, minutes that are kept as such, or that had no hit
+	WithHits int64      `json:"with_hits"` // of Minutes: those of buckets with hits
+	Exact    int64      `json:"exact"`     // of Minutes: those stored as minutes, or without hits
 	Peak     uint64     `json:"peak"`      // the largest minute
 	Limits   []proposed `json:"limits"`
 
 	buckets []historyapi.PointAnswer // of all outcomes
 }
 
-// proposed is a limit by the minute, and in how many minutes it would have denied something.
+// proposed is a limit per minute, and in how many minutes it would have denied hits.
 type proposed struct {
 	Percent float64 `json:"percent"`
 	Limit   uint64  `json:"limit"`
-	Minutes int64   `json:"minutes"`  // as estimated
-	AtLeast int64   `json:"at_least"` // as the largest minutes of buckets show
-	AtMost  int64   `json:"at_most"`  // as their sums allow
+	Minutes int64   `json:"minutes"`  // estimated
+	AtLeast int64   `json:"at_least"` // by the largest minutes of buckets
+	AtMost  int64   `json:"at_most"`  // by the sums of buckets
 }
 
-// Run asks the history, and prints suggestions or a changed file.
+// Run reads the history, and prints suggestions or a changed file.
 func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
 	if !(c.Deny >= 0 && c.Deny < 100) {
 		return fmt.Errorf("--deny %v is no share: from 0 to 100 percent", c.Deny)
@@ -87,7 +87,7 @@ func (c *Suggest) Run(ctx context.Context, out terminal.Output) error {
 	return err
 }
 
-// suggest returns the suggestions for each value of a rule, the busiest first.
+// suggest returns the suggestions for each value of a rule, most hits first.
 func suggest(a *historyapi.HistoryAnswer, percents []float64) (all []*suggestion) {
 	for i := range a.Series {
 		s := &a.Series[i]
@@ -105,8 +105,8 @@ func suggest(a *historyapi.HistoryAnswer, percents []float64) (all []*suggestion
 	return all
 }
 
-// merge adds up the buckets of all outcomes, in their order. That the largest minutes of two outcomes are the same minute is
-// not known: the sum is the most that there can have been in one.
+// merge adds up the buckets of all outcomes, sorted by time. Their largest minutes may be different ones, so the sum
+// of these is an upper bound of the peak.
 func (s *suggestion) merge() {
 	slices.SortFunc(s.buckets, func(a, b historyapi.PointAnswer) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Width, b.Width))
@@ -121,7 +121,7 @@ func (s *suggestion) merge() {
 	s.buckets = merged
 }
 
-// propose finds for each share of the minutes the smallest limit that denies something in no more of them, as estimated.
+// propose finds for each percentage the smallest limit that, as estimated, denies hits in at most that share of the minutes.
 func (s *suggestion) propose(percents []float64) {
 	s.merge()
 	for _, b := range s.buckets {
@@ -150,7 +150,7 @@ func (s *suggestion) propose(percents []float64) {
 	}
 }
 
-// over returns in how many minutes there were more hits than a limit: as estimated, at least and at most.
+// over returns in how many minutes the hits exceeded a limit: estimated, at least and at most.
 func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
 	for _, b := range s.buckets {
 		peak := min(b.Peak, b.Sum)
@@ -165,8 +165,8 @@ func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
 	return estimated, least, most
 }
 
-// tail returns how many of n minutes with that sum exceed a limit, if their hits are Weibull distributed: by the scale, which
-// is taken for the mean, and by the largest of n, which one of them exceeds.
+// tail returns how many of n minutes with a sum exceed a limit, if their hits have a Weibull distribution whose scale
+// is the mean, and whose largest of n is the peak.
 func tail(n, sum, peak, limit float64) float64 {
 	mean := (sum - peak) / (n - 1)
 	if n < 3 || mean <= 0 || peak <= mean {
@@ -176,7 +176,7 @@ func tail(n, sum, peak, limit float64) float64 {
 	return n * math.Exp(-math.Pow(limit/mean, shape))
 }
 
-// countsValues reports whether a rule counts values of its path each by itself, as far as the path shows it.
+// countsValues reports whether a rule has a counter for each value, as far as its path shows.
 func countsValues(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(segment string) bool {
 		return !strings.Contains(segment, "=") || strings.Contains(segment, "*")
@@ -185,7 +185,7 @@ func countsValues(path string) bool {
 
 const maxSuggested = 10 // values in a table
 
-// describeSuggestions writes the range that was looked at, a table of limits for each value, and what it cannot know.
+// describeSuggestions formats the range that was read, a table of limits for each value, and what is uncertain.
 func describeSuggestions(a *historyapi.HistoryAnswer, all []*suggestion, zone *time.Location) string {
 	var b strings.Builder
 	path := a.Series[0].Path
@@ -222,7 +222,7 @@ func describeSuggestions(a *historyapi.HistoryAnswer, all []*suggestion, zone *t
 	return b.String()
 }
 
-// printFile prints the file that has the rule, with the limit that every value that the history keeps gets along with.
+// printFile prints the rule's file with a limit that is enough for every value in the history.
 func (c *Suggest) printFile(out terminal.Output, a *historyapi.HistoryAnswer, all []*suggestion) error {
 	domain, path := a.Series[0].Domain, a.Series[0].Path
 	config, err := checkcmd.Load(c.YAML, out)
@@ -264,8 +264,8 @@ func (c *Suggest) printFile(out terminal.Output, a *historyapi.HistoryAnswer, al
 
 const comment = "# weir suggest: "
 
-// changeLimit returns a descriptor file in which the first limit by the minute of the descriptor on a line is another, with
-// a comment above it that says why, in place of such a comment on its last change.
+// changeLimit returns a descriptor file with another limit per minute, in the first such limit of the descriptor on a
+// line. A comment above says why; it replaces the comment of an earlier change.
 func changeLimit(text []byte, line string, limit uint64, why string) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {

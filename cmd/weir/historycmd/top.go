@@ -41,12 +41,12 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 	return cmp.Or(err, exitFor(a.Unreadable, a.Found == 0))
 }
 
-const topBar = 20 // columns, of the longest bar
+const topBar = 20 // columns of the longest bar
 
-// topColumns returns the kinds of hits that are worth showing, that of the ranking first.
+// topColumns returns the outcomes worth showing, that of the ranking first.
 func topColumns(a *historyapi.TopAnswer) []string {
 	var columns []string
-	if new(historyapi.TopRow).By(a.By) != nil { // else it is of a later version
+	if new(historyapi.TopRow).By(a.By) != nil { // else a later version's ranking
 		columns = append(columns, a.By)
 	}
 	for _, kind := range []string{"hits", "over", "shadow", "degraded"} {
@@ -58,7 +58,7 @@ func topColumns(a *historyapi.TopAnswer) []string {
 	return columns
 }
 
-// describeTop returns a title, the warnings, and a table of rules:
+// describeTop formats a title, the warnings, and a table of rules:
 //
 //	2026-11-21 11:00 to 12:01 UTC (1h 1m), by hits
 //
@@ -86,7 +86,7 @@ func topTable(b *strings.Builder, a *historyapi.TopAnswer, columns []string, p t
 	}
 	fmt.Fprintln(table)
 	var listed, highest uint64
-	for _, row := range a.Top { // of a later version they may be in the order of something else
+	for _, row := range a.Top { // a later version may rank by something else
 		hits := *row.By(columns[0])
 		listed, highest = listed+hits, max(highest, hits)
 	}

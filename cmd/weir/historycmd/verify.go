@@ -31,7 +31,7 @@ func (c *verifyCommand) Run(ctx context.Context, out terminal.Output) error {
 	return cmp.Or(err, exitFor(a.Broken, a.Series == 0))
 }
 
-// describeVerified returns the finding, a line for each series that is not exact.
+// describeVerified formats the result, with a line for each broken series.
 func describeVerified(a *historyapi.VerifyAnswer, p terminal.Paint) string {
 	summary := fmt.Sprintf("Looked at %d series with %d points", a.Series, a.Points)
 	if a.Broken == 0 {

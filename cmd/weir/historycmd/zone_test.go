@@ -35,7 +35,7 @@ func TestTimesUseTheShownZone(t *testing.T) {
 	}
 	for zone, want := range map[*time.Location]string{time.UTC: "UTC", time.FixedZone("/usr/share/zoneinfo/Asia/Tokyo", 9*history.Hour): "Asia/Tokyo",
 		time.FixedZone("/home/ann/zone", 9*history.Hour): "UTC"} {
-		if got := named(zone).String(); got != want {
+		if got := namedZone(zone).String(); got != want {
 			t.Errorf("the zone %q is asked for, and shown, as %s, want %s: nobody else may know its name", zone, got, want)
 		}
 	}

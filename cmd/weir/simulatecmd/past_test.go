@@ -71,7 +71,7 @@ func TestARulesHistoryIsSimulated(t *testing.T) {
 		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Over}, Minute: minute, Hits: 12},
 		history.Increment{ID: history.ID{Domain: "shop", Path: "busy", Outcome: history.Within}, Minute: minute, Hits: 2e9},
 		history.Increment{ID: history.ID{Domain: "shop", Path: "user", Outcome: history.Near}, Minute: minute, Hits: 9})
-	port := httptest.NewServer(admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), History: historyapi.New(store, 0, func() time.Time { return noon }), Guard: &admin.Guard{}}))
+	port := httptest.NewServer(admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), History: historyapi.New(store, 0, func() time.Time { return noon }), Access: &admin.Access{}}))
 	defer port.Close()
 	c := Command{FromHistory: true, JSON: true, Callers: 3}
 	c.Path, c.Address, c.Timeout = "user", strings.TrimPrefix(port.URL, "http://"), time.Minute

@@ -42,12 +42,12 @@ func (c *counted) check(t *testing.T) {
 	held := make(map[uint64]bool)
 	for _, h := range c.sketch.Held() {
 		exact := c.exact[h.Key]
-		if held[h.Key] || h.Weight == 0 || h.Weight > h.Kept || h.Kept > exact || h.Weight+missing < exact {
+		if held[h.Key] || h.Weight == 0 || h.Weight > h.Value || h.Value > exact || h.Weight+missing < exact {
 			t.Fatalf("key %d: weight %d, counted since it came %d, exact %d, missing at most %d; want it once, and lower bounds "+
-				"that miss no more", h.Key, h.Weight, h.Kept, exact, missing)
+				"that miss no more", h.Key, h.Weight, h.Value, exact, missing)
 		}
 		held[h.Key] = true
-		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || *kept != h.Kept {
+		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || *kept != h.Value {
 			t.Fatalf("key %d is held and not found", h.Key)
 		}
 	}
@@ -93,7 +93,7 @@ func TestBoundsAddUpOverSketches(t *testing.T) {
 			exact[key] += n
 		}
 		for _, h := range p.sketch.Held() {
-			bound[h.Key] += h.Kept
+			bound[h.Key] += h.Value
 		}
 		missing, total = missing+p.sketch.Missing(), total+p.total
 	}
@@ -112,7 +112,7 @@ func TestRenewKeepsKeysWithWeight(t *testing.T) {
 	for key := range uint64(16) {
 		c.add(key, key+1)
 	}
-	c.sketch.Renew(func(h *heavy.Held[uint64]) uint64 { return h.Key % 2 * h.Kept })
+	c.sketch.Renew(func(h *heavy.Held[uint64]) uint64 { return h.Key % 2 * h.Value })
 	for _, h := range c.sketch.Held() {
 		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || h.Key%2 == 0 || *kept != h.Key+1 {
 			t.Errorf("key %d keeps %v; want what has a weight, and that alone", h.Key, *kept)

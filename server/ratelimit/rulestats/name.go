@@ -9,11 +9,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ruleName returns the name by which envoyproxy/ratelimit's statistics call a rule, with its domain: entries are
-// separated by dots, and each is its key, as configured, with the configured value or pattern if it has one, as in
-// shop.user_ann.path. Entries whose values are told apart have the key and the value of d, which must match the rule.
-// If d is nil, other stands for these values; if that is "" too, all is as configured. With noDots each dot of a key or a
-// value is a _, so that dots separate entries alone.
+// ruleName returns the name of a rule in envoyproxy/ratelimit's statistics, such as shop.user_ann.path: the domain and
+// the entries, separated by dots; an entry is its key and, if there is one, the configured value or pattern. Entries
+// with values of their own have the key and value of d, which must match the rule. If d is nil, other replaces these
+// values; if other is "", they are as configured. With noDots, dots in keys and values become _, so that dots only
+// separate entries.
 func ruleName(r *descriptors.Rule, d descriptors.Descriptor, other string, noDots bool) string {
 	var name strings.Builder
 	name.WriteString(r.Domain)
@@ -21,7 +21,7 @@ func ruleName(r *descriptors.Rule, d descriptors.Descriptor, other string, noDot
 		key, value, _ := strings.Cut(segment, "=")
 		key, value = descriptors.ReadablePath(key), descriptors.ReadablePath(value)
 		switch {
-		case !slices.Contains(r.Values, i) || r.SharedPattern(i) != "": // one value, or all count as one
+		case !slices.Contains(r.Values, i) || r.SharedPattern(i) != "": // one value, or a pattern whose values share a counter
 		case d != nil:
 			key, value = d[i].Key, d[i].Value
 		case other != "" && (value == "" || strings.Contains(value, "*")):
@@ -39,8 +39,8 @@ func ruleName(r *descriptors.Rule, d descriptors.Descriptor, other string, noDot
 	return escapeName(name.String())
 }
 
-// ownName returns the name of the statistic of a descriptor that brings its own limit, with all of its values.
-func ownName(domain string, d descriptors.Descriptor, noDots bool) string {
+// overrideName returns the name of the statistic of a descriptor with an override, with all its values.
+func overrideName(domain string, d descriptors.Descriptor, noDots bool) string {
 	name := domain
 	for i := range d {
 		segment := d[i].Key
@@ -57,8 +57,8 @@ func ownName(domain string, d descriptors.Descriptor, noDots bool) string {
 
 var dottedAddress = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// escapeName returns a statistic's name as envoyproxy/ratelimit writes it: _ for what statsd gives a meaning, for dots
-// of what looks like an IPv4 address, and for bytes that would break a line or are not UTF-8.
+// escapeName returns a statistic's name as envoyproxy/ratelimit writes it: _ replaces statsd's separators, the dots of
+// IPv4 addresses, control characters and invalid UTF-8.
 func escapeName(name string) string {
 	name = strings.Map(func(c rune) rune {
 		if c == ':' || c == '|' || c < ' ' || c == 0x7f || c == utf8.RuneError {

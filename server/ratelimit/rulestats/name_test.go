@@ -65,7 +65,7 @@ descriptors:
 func TestSanitizedDotsAreOnlyThoseOfDomains(t *testing.T) {
 	c := fixture.Config(t, "domain: a.b\ndescriptors:\n- {key: host.name, value: c.d, value_to_metric: true, rate_limit: {requests_per_unit: 20, unit: hour}}\n")
 	d := descriptors.Descriptor{{Key: "host.name", Value: "c.d"}}
-	for _, got := range []string{ruleName(c.Match("a.b", d).Rule, d, "", true), ownName("a.b", d, true)} {
+	for _, got := range []string{ruleName(c.Match("a.b", d).Rule, d, "", true), overrideName("a.b", d, true)} {
 		if got != "a.b.host_name_c_d" {
 			t.Errorf("the name is %s, want a.b.host_name_c_d", got)
 		}

@@ -1,5 +1,5 @@
-// Package rulestats counts the hits of each rule by the arithmetic of envoyproxy/ratelimit, under that program's names.
-// It is on the request path: counting neither waits nor allocates, but for values that are new.
+// Package rulestats counts the hits of each rule by the arithmetic of envoyproxy/ratelimit, under that program's
+// names. It is on the request path: counting neither blocks nor allocates, except for new values.
 package rulestats
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Statistic is one of the numbers that envoyproxy/ratelimit counts for each rule.
+// Statistic is one of the statistics that envoyproxy/ratelimit has for each rule.
 type Statistic uint8
 
-// The statistics. They do not add up: TotalHits are all hits that were asked about, also where no store answered; of a
-// charge that straddles a limit one part is over it, and the other near it or nowhere.
+// The statistics. They do not add up: TotalHits are all requested hits, also those without a store's answer; of a
+// charge that straddles a limit one part is over it, and the other is near it or in no statistic.
 const (
 	TotalHits Statistic = iota
 	OverLimit
@@ -34,32 +34,30 @@ func (s Statistic) String() string {
 }
 
 const (
-	// MaxValues is how many values a rule that tells values apart has counters for, the first ones, and how many
-	// descriptors with limits of their own a rule has, and what no rule matches in a domain.
+	// MaxValues is how many values of a rule have their own counters, the first to come, and how many descriptors with
+	// overrides of a rule, or of a domain's unmatched descriptors.
 	MaxValues = 100
-	// maxNames is how many names are counted by themselves, so that configurations that come and go do not fill memory:
-	// some 50 MB.
+	// maxNames is how many names have their own counters, so that changing configurations do not fill memory: some 50 MB.
 	maxNames = 1 << 18
-	// maxHits is the most that one check adds, a tebibyte; of more, the rest is not counted.
+	// maxHits is the most that one check adds, a tebibyte; the rest is not counted.
 	maxHits = 1 << 40
 )
 
-// Registry holds the counters by name, also of rules that are gone: what was counted under a name never goes down. Its
-// methods may be called by any number of goroutines. A nil Registry counts nothing.
+// Registry holds the counters by name, also of removed rules, because counters never go down. Its methods may be
+// called by any number of goroutines. A nil Registry counts nothing.
 type Registry struct {
 	noDots   bool
-	notFound atomic.Uint64 // descriptors whose domain no configuration has
+	notFound atomic.Uint64 // descriptors of unknown domains
 
 	mu     sync.Mutex
 	byName map[string]*Counters
 }
 
-// New makes a registry. With noDots each dot of a key or a value is a _ in names, so that dots separate entries alone.
+// New makes a registry. With noDots, dots in keys and values become _ in names, so that dots only separate entries.
 func New(noDots bool) *Registry { return &Registry{noDots: noDots, byName: make(map[string]*Counters)} }
 
-// of returns the counters under a name, made if there are none. Once there are too many names, more go under that of all
-// others.
-func (g *Registry) of(name string) *Counters {
+// get returns the counters of a name, and makes them if needed. Beyond maxNames, new names share one.
+func (g *Registry) get(name string) *Counters {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.byName[name] == nil && len(g.byName) >= maxNames {
@@ -71,17 +69,17 @@ func (g *Registry) of(name string) *Counters {
 	return g.byName[name]
 }
 
-// CountUnknownDomain counts a descriptor of a domain that the configuration lacks.
+// CountUnknownDomain counts a descriptor of an unknown domain.
 func (g *Registry) CountUnknownDomain() {
 	if g != nil {
 		g.notFound.Add(1)
 	}
 }
 
-// NotFound returns how many descriptors had a domain that the configuration in force did not have.
+// NotFound returns how many descriptors had an unknown domain.
 func (g *Registry) NotFound() uint64 { return g.notFound.Load() }
 
-// Totals returns the totals since the start by name, without what is all zero. A total never goes down.
+// Totals returns the totals since the start by name, except names with only zeros. A total never goes down.
 func (g *Registry) Totals() map[string][Statistics]uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,16 +96,16 @@ func (g *Registry) Totals() map[string][Statistics]uint64 {
 	return all
 }
 
-// Rule finds the counters of a rule's hits, or of what no rule matches in a domain. A nil Rule counts nothing.
+// Rule finds the counters of a rule's hits, or of a domain's unmatched descriptors. A nil Rule counts nothing.
 type Rule struct {
-	registry *Registry
-	domain   string
-	all      *Counters // of hits whose values are not told apart
-	values   byValue
-	own      byValue // of limits that requests bring
+	registry  *Registry
+	domain    string
+	all       *Counters // hits without a value
+	values    byValue
+	overrides byValue // overrides
 }
 
-// Rule returns what finds the counters of a rule, which may be nil. What has an unknown domain only
+// Rule returns the counters of a rule, which may be nil. It returns nil for unknown domains, which only
 // [Registry.CountUnknownDomain] counts.
 func (g *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
 	if g == nil || domain == descriptors.UnknownDomainName {
@@ -115,13 +113,13 @@ func (g *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
 	}
 	r := &Rule{registry: g, domain: domain}
 	if rule != nil {
-		r.all = g.of(ruleName(rule, nil, "", g.noDots))
+		r.all = g.get(ruleName(rule, nil, "", g.noDots))
 	}
 	return r
 }
 
-// Counters returns where hits are counted: by their descriptor, where the request brings the limit, and by their value,
-// where the rule, as the configuration in force has it, tells values apart. Finding known ones takes no allocation.
+// Counters returns the counters for hits: by descriptor for overrides, by value for rules with values. The rule is
+// that of the configuration in force. Finding existing counters does not allocate.
 func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, override bool) *Counters {
 	if r == nil {
 		return nil
@@ -130,16 +128,16 @@ func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, overri
 	noDots := r.registry.noDots
 	switch {
 	case override:
-		return r.own.of(r.registry, appendOwn(room[:0], d), func(known bool) string {
+		return r.overrides.get(r.registry, appendOverrideKey(room[:0], d), func(known bool) string {
 			if known {
-				return ownName(r.domain, d, noDots)
+				return overrideName(r.domain, d, noDots)
 			}
 			return escapeName(r.domain + "." + history.OtherValue)
 		})
 	case rule == nil || len(rule.Values) == 0:
 		return r.all
 	}
-	return r.values.of(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
+	return r.values.get(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
 		if known {
 			return ruleName(rule, d, "", noDots)
 		}
@@ -147,8 +145,8 @@ func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, overri
 	})
 }
 
-// appendOwn appends what tells a descriptor with a limit of its own from others, nothing if that is too long.
-func appendOwn(dst []byte, d descriptors.Descriptor) []byte {
+// appendOverrideKey appends a map key for a descriptor with an override, nothing if it is too long.
+func appendOverrideKey(dst []byte, d descriptors.Descriptor) []byte {
 	for _, entry := range d {
 		if len(dst)+len(entry.Key)+len(entry.Value)+2 > descriptors.MaxValue {
 			return dst[:0]
@@ -158,18 +156,19 @@ func appendOwn(dst []byte, d descriptors.Descriptor) []byte {
 	return dst
 }
 
-// byValue are counters by value, or by descriptor; "" has those of what came too late, or is too long.
+// byValue has counters by value or descriptor; "" is for those beyond MaxValues or too long.
 type byValue struct {
 	mu      sync.Mutex
 	byValue map[string]*Counters // nil before the first
 }
 
-// of returns the counters of a value, which name names, known or not. Finding a known one takes no allocation.
-func (v *byValue) of(all *Registry, value []byte, name func(known bool) string) *Counters {
+// get returns the counters of a value. name returns their statistic's name: of the value, or of all others. Finding
+// existing counters does not allocate.
+func (v *byValue) get(all *Registry, value []byte, name func(known bool) string) *Counters {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byValue == nil {
-		v.byValue = map[string]*Counters{"": all.of(name(false))}
+		v.byValue = map[string]*Counters{"": all.get(name(false))}
 	}
 	c := v.byValue[string(value)]
 	switch {
@@ -178,7 +177,7 @@ func (v *byValue) of(all *Registry, value []byte, name func(known bool) string) 
 	case len(v.byValue) > MaxValues:
 		return v.byValue[""]
 	}
-	c = all.of(name(true))
+	c = all.get(name(true))
 	v.byValue[string(value)] = c
 	return c
 }
@@ -193,8 +192,8 @@ func (c *Counters) Add(s Statistic, hits uint64) {
 	}
 }
 
-// Count counts the hits of a check that a store decided about, of which so many fit, and are near the limit. What fits is
-// within the limit only as a whole: of a charge that straddles it the part that fits is near or nowhere.
+// Count counts the hits of a check that a store decided: fit of them found room, and near of these are near the limit.
+// WithinLimit counts only whole checks: of a charge that straddles the limit, the part that fits is near or nowhere.
 func (c *Counters) Count(check *backend.Check, d *backend.Decision, fit, near uint64, shadow bool) {
 	over := check.Hits - fit
 	c.Add(TotalHits, check.Hits)

@@ -66,7 +66,7 @@ func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	for i := range maxNames {
 		g.byName[strconv.Itoa(i)] = new(Counters)
 	}
-	if a, b := g.of("more"), g.of("yet more"); a != b || len(g.byName) != maxNames+1 {
+	if a, b := g.get("more"), g.get("yet more"); a != b || len(g.byName) != maxNames+1 {
 		t.Errorf("%d names are kept, want %d, and one for all others", len(g.byName), maxNames)
 	}
 }

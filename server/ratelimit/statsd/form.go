@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Form says how a statistic of a name is written: what stands before its value, and after its kind.
+// Form returns what precedes the value of a statistic in a line, and what follows its type.
 type Form func(name string) (begin, end string)
 
 // Plain is the form of envoyproxy/ratelimit: tags are part of the name, as in name.__env=prod.
@@ -18,16 +18,16 @@ func Plain(tags map[string]string) Form {
 	var end string
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		if key != "" && tags[key] != "" {
-			end += ".__" + clean.Replace(key) + "=" + strings.ReplaceAll(clean.Replace(tags[key]), ".", "_")
+			end += ".__" + sanitizer.Replace(key) + "=" + strings.ReplaceAll(sanitizer.Replace(tags[key]), ".", "_")
 		}
 	}
 	return func(name string) (string, string) { return name + end, "" }
 }
 
-// clean takes out what separates in statsd's lines.
-var clean = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
+// sanitizer replaces the separators of statsd's lines.
+var sanitizer = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
 
-// Tagged is the form of DogStatsD. Tags come in this order: those of all statistics, those of the first mogrifier that
+// Tagged is the form of DogStatsD. The tags of all statistics come first, then those of the first mogrifier that
 // matches the name.
 func Tagged(tags []string, mogrifiers []Mogrifier) Form {
 	return func(name string) (string, string) {
@@ -37,7 +37,7 @@ func Tagged(tags []string, mogrifiers []Mogrifier) Form {
 				for _, key := range slices.Sorted(maps.Keys(m.tags)) {
 					all = append(all, Tag(key, m.expand(m.tags[key], name, found)))
 				}
-				name = cmp.Or(clean.Replace(m.expand(m.name, name, found)), name)
+				name = cmp.Or(sanitizer.Replace(m.expand(m.name, name, found)), name)
 				break
 			}
 		}
@@ -49,19 +49,21 @@ func Tagged(tags []string, mogrifiers []Mogrifier) Form {
 }
 
 // Tag returns a tag of DogStatsD, as key:value.
-func Tag(key, value string) string { return cleanTag.Replace(key) + ":" + cleanTag.Replace(value) }
-
-var cleanTag = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
-
-// Mogrifier takes tags out of names. Make one with NewMogrifier.
-type Mogrifier struct {
-	pattern *regexp.Regexp
-	name    string            // a template, as regexp has it
-	tags    map[string]string // of templates
+func Tag(key, value string) string {
+	return tagSanitizer.Replace(key) + ":" + tagSanitizer.Replace(value)
 }
 
-// NewMogrifier makes a mogrifier of names that match a pattern. In the name that they get, and in the values of tags, $1
-// stands for what the pattern's first group matches. Its error says which of the parts is wrong.
+var tagSanitizer = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
+
+// Mogrifier moves parts of names to tags. Make one with NewMogrifier.
+type Mogrifier struct {
+	pattern *regexp.Regexp
+	name    string            // a template, as in package regexp
+	tags    map[string]string // values are templates
+}
+
+// NewMogrifier makes a mogrifier for names that match a pattern. In the new name and in tag values, $1 stands for the
+// pattern's first group. Its error names the wrong part.
 func NewMogrifier(pattern, name string, tags map[string]string) (Mogrifier, error) {
 	compiled, err := regexp.Compile(pattern)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	flushTimeout = 2 * time.Second // for a connection to open, and all writes
-	maxPacket    = 1432            // bytes of a datagram, so that an Ethernet does not cut it up
+	flushTimeout = 2 * time.Second // to connect and write everything
+	maxPacket    = 1432            // bytes of a datagram that Ethernet does not fragment
 )
 
 // Config says what is sent, where to and how.
@@ -29,14 +29,14 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Sender sends statistics, over a connection of its own each time. A counter goes out as what has been added since all was
-// last sent, so that nothing is lost, and nothing piles up, while nobody listens; what went out over a connection that
-// breaks then is sent again. Of response times the first of each interval go out, with their rate.
+// Sender sends statistics, each time over a new connection. For a counter it sends the increase since the last
+// success, so that nothing is lost or queued while statsd is down; increases sent over a connection that then breaks
+// are sent again. Of response times it sends the first of each interval, with their sample rate.
 type Sender struct {
 	config Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	times  [ratelimit.Methods]times
-	sent   map[string]uint64 // of each counter, by the name of the statistic
+	sent   map[string]uint64 // counters at the last success, by name
 }
 
 // New makes a sender. It sends only while it runs.
@@ -48,10 +48,10 @@ func New(c Config) *Sender {
 	return s
 }
 
-// Took notes how long answering a call took. It may be called by any number of goroutines.
-func (s *Sender) Took(method ratelimit.Method, took time.Duration) { s.times[method].add(took) }
+// Observe records how long answering a call took. It may be called by any number of goroutines.
+func (s *Sender) Observe(method ratelimit.Method, took time.Duration) { s.times[method].add(took) }
 
-// Run sends at each interval until ctx ends, and a last time then.
+// Run sends at each interval, and a last time when ctx ends.
 func (s *Sender) Run(ctx context.Context) {
 	tick := time.NewTicker(s.config.Interval)
 	defer tick.Stop()
@@ -65,18 +65,17 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// flush sends what is due. That it fails is worth no more than a debug line: where statsd is the default, nobody may be
-// meant to listen.
+// flush sends what is due. A failure is only a debug line: statsd may be on by default, with nobody listening.
 func (s *Sender) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	if err := s.send(ctx); err != nil {
-		s.config.Log.Debug("statsd does not listen: what is counted is sent as soon as it does", "network", s.config.Network,
+		s.config.Log.Debug("sending to statsd failed", "network", s.config.Network,
 			"address", s.config.Address, "error", err)
 	}
 }
 
-// send sends what is due. Counters are due again unless all goes out; response times are not kept.
+// send sends what is due. After a failure counters are due again, but response times are lost.
 func (s *Sender) send(ctx context.Context) error {
 	timers := s.timers()
 	conn, err := s.dial(ctx, s.config.Network, s.config.Address)
@@ -97,7 +96,7 @@ func (s *Sender) send(ctx context.Context) error {
 	return nil
 }
 
-// due returns the lines of gauges, and of counters that have grown, and what will have been sent of each counter then.
+// due returns the lines of gauges and of increased counters, and the counters' new values for sent.
 func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	totals = make(map[string]uint64, len(s.sent))
 	s.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
@@ -113,7 +112,7 @@ func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	return lines, totals
 }
 
-// timers returns the lines of response times, and forgets these; their rate says how many each stands for.
+// timers returns the lines of response times, and drops the times. The sample rate says how many each stands for.
 func (s *Sender) timers() (lines []string) {
 	for method := range ratelimit.Method(ratelimit.Methods) {
 		times, rate := s.times[method].take()
@@ -134,7 +133,7 @@ func (s *Sender) format(name string, value uint64, kind string) string {
 	return begin + ":" + strconv.FormatUint(value, 10) + "|" + kind + end + "\n"
 }
 
-// write writes lines, as many at once as a datagram holds.
+// write writes lines, as many in a write as fit into a datagram.
 func write(conn io.Writer, lines []string) error {
 	for len(lines) > 0 {
 		var packet strings.Builder
@@ -150,13 +149,13 @@ func write(conn io.Writer, lines []string) error {
 	return nil
 }
 
-// maxTimes is how many response times are sent of one interval: enough for quantiles, and 5 KB a second at most.
+// maxTimes is how many response times are sent of one interval: enough for quantiles, and at most 5 KB a second.
 const maxTimes = 1000
 
-// times holds the first response times of an interval. Adding one neither waits nor allocates.
+// times holds the first response times of an interval. Adding one neither blocks nor allocates.
 type times struct {
 	seen  atomic.Uint64
-	first chan time.Duration // maxTimes
+	first chan time.Duration // holds maxTimes
 }
 
 func (t *times) add(took time.Duration) {
@@ -167,8 +166,8 @@ func (t *times) add(took time.Duration) {
 	}
 }
 
-// take returns the first times, and which share of all they are, and begins another interval. A time that is just being
-// added may be in the next.
+// take returns the first times and their share of all times, and begins a new interval. A time added concurrently may
+// fall into the next.
 func (t *times) take() (first []time.Duration, rate float64) {
 	seen := t.seen.Swap(0)
 	for range len(t.first) {

@@ -166,8 +166,8 @@ ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 		statistics.Gauges = map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}
 		s := sender(tc.form, statistics)
 		conn := s.into(plenty)
-		s.Took(ratelimit.ShouldRateLimit, 1500*time.Microsecond)
-		s.Took(ratelimit.Check, time.Microsecond)
+		s.Observe(ratelimit.ShouldRateLimit, 1500*time.Microsecond)
+		s.Observe(ratelimit.Check, time.Microsecond)
 		s.flush(t.Context())
 		got := slices.Sorted(strings.Lines(strings.Join(conn.sent, "")))
 		if want := slices.Sorted(strings.Lines(tc.want)); !slices.Equal(got, want) {

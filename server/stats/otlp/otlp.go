@@ -1,5 +1,5 @@
-// Package otlp sends hits, and how long answers took, to an OpenTelemetry collector. All are totals since the process
-// began, so that a lost export, or a collector that restarts, loses nothing: the next export has it all.
+// Package otlp exports hits and response times to an OpenTelemetry collector, as totals since the process began: a
+// failed export, or a restarted collector, loses nothing that the next export does not have.
 package otlp
 
 import (
@@ -22,27 +22,26 @@ import (
 )
 
 const (
-	// scope names what measures.
+	// scope is the instrumentation scope.
 	scope = "github.com/weirproxy/weir"
-	// maxPoints is how many points one export has at most: collectors refuse messages above 4 MiB.
+	// maxPoints is how many points one export may have: collectors refuse messages above 4 MiB.
 	maxPoints = 8000
-	// keepGone is how long a rule that the configuration no longer has is sent after its last hit, so that a collector
-	// that was away for less gets it.
+	// keepGone is how long a removed rule is exported after its last hit, for collectors that were down for less.
 	keepGone = 24 * time.Hour
 )
 
-// Config says what is sent and where to. The exporter and its interval read more from the process's variables
-// OTEL_EXPORTER_OTLP_* and OTEL_METRIC_EXPORT_*.
+// Config says what is exported. The exporter and its interval also read the environment variables OTEL_EXPORTER_OTLP_*
+// and OTEL_METRIC_EXPORT_*.
 type Config struct {
 	GRPC     bool // export by gRPC, else by HTTP with protobuf
 	Resource *resource.Resource
-	Buckets  []float64 // upper bounds of those of answers' times, in seconds
+	Buckets  []float64 // upper bounds of the buckets of response times, in seconds
 	Recorder *hits.Recorder
 	Exported func(err error) // called after each export
 	Now      func() time.Time
 }
 
-// Sink sends totals at each interval. Its methods may be called by any number of goroutines.
+// Sink exports totals at each interval. Its methods may be called by any number of goroutines.
 type Sink struct {
 	config   Config
 	provider *sdk.MeterProvider
@@ -50,34 +49,34 @@ type Sink struct {
 
 	mu      sync.Mutex
 	rules   map[ruleName]*rule
-	counted time.Time             // until when all rules that are not among them have had no hits
-	drained map[history.ID]uint64 // for who else drains the recorder
+	counted time.Time             // when rules missing from the map were last known to have no hits
+	drained map[history.ID]uint64 // for the other user of the recorder's Drain
 }
 
 type ruleName struct{ domain, path string }
 
-// rule is what was counted for a rule.
+// rule has the totals of a rule.
 type rule struct {
 	start  time.Time // of the totals
-	last   time.Time // when there were hits, or the configuration had it
+	last   time.Time // when it last had hits, or was in the configuration
 	series map[series]uint64
-	values [history.WholeOutcomes]int // that have series of their own
+	values [history.WholeOutcomes]int // how many values have series, by outcome
 }
 
-// series are the hits of one outcome of a rule and, if it tells values apart, of one value.
+// series identifies the hits of one outcome of a rule and, if it has values, of one value.
 type series struct {
 	outcome history.Outcome
 	value   string
 }
 
-// New makes a sink, which sends until it is closed. It does not connect: a collector that is away is no error.
+// New makes a sink, which exports until Close. It does not connect: a missing collector is no error.
 func New(ctx context.Context, c Config) (*Sink, error) {
 	exporter, err := newExporter(ctx, c.GRPC)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sink{config: c, rules: make(map[ruleName]*rule), counted: c.Now(), drained: make(map[history.ID]uint64)}
-	reader := sdk.NewPeriodicReader(&watched{exporter, c.Exported}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
+	reader := sdk.NewPeriodicReader(&notifying{exporter, c.Exported}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
 	s.provider = sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(c.Resource))
 	s.seconds, err = s.provider.Meter(scope).Float64Histogram("weir.request", api.WithUnit("s"),
 		api.WithDescription("Time from a decoded request to its encoded verdict."), api.WithExplicitBucketBoundaries(c.Buckets...))
@@ -91,13 +90,15 @@ func newExporter(ctx context.Context, byGRPC bool) (sdk.Exporter, error) {
 	return otlpmetrichttp.New(ctx)
 }
 
-// Close sends the last totals, until ctx ends.
+// Close exports the last totals, until ctx ends.
 func (s *Sink) Close(ctx context.Context) error { return s.provider.Shutdown(ctx) }
 
-// Took notes how long an answer took; its trace, if the request has one that is sampled, becomes an example of that.
-func (s *Sink) Took(ctx context.Context, took time.Duration) { s.seconds.Record(ctx, took.Seconds()) }
+// Observe records a response time; a sampled trace of the request becomes its exemplar.
+func (s *Sink) Observe(ctx context.Context, took time.Duration) {
+	s.seconds.Record(ctx, took.Seconds())
+}
 
-// Drain is the recorder's, for whoever else needs what is counted: nobody may call that.
+// Drain replaces the recorder's Drain, which the sink calls itself: nobody else may.
 func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,8 @@ func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	clear(s.drained)
 }
 
-// drain adds what was counted since the last time to the totals. The recorder drops the rules that are gone by sweep, unless it is zero.
+// drain adds what was counted since the last call to the totals. sweep is the time for the recorder's sweep of removed
+// rules; zero skips it.
 func (s *Sink) drain(sweep time.Time) {
 	now := s.config.Now()
 	s.config.Recorder.Drain(sweep, func(id history.ID, n uint64) {
@@ -117,8 +119,8 @@ func (s *Sink) drain(sweep time.Time) {
 	})
 }
 
-// count adds hits of a series of the history. Of each rule and outcome the first [rulestats.MaxValues] values have
-// series of their own, all others one.
+// count adds hits of a series of the history. For each rule and outcome the first [rulestats.MaxValues] values have
+// series; the others share one.
 func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r := s.rule(id.Domain, id.Path)
 	r.last = now
@@ -129,7 +131,7 @@ func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r.series[of] += n
 }
 
-// admit reports whether a value has a series of its own. Near hits have one if those within have.
+// admit reports whether a value has a series, and gives it one if there is room. Near hits share the place of hits within.
 func (r *rule) admit(of series) bool {
 	if of.outcome == history.Near {
 		of.outcome = history.Within
@@ -145,7 +147,7 @@ func (r *rule) admit(of series) bool {
 	return true
 }
 
-// rule returns a rule. One that is new had no hits before all were last asked for.
+// rule returns a rule. A new one had no hits before the last Produce.
 func (s *Sink) rule(domain, path string) *rule {
 	r := s.rules[ruleName{domain, path}]
 	if r == nil {
@@ -155,12 +157,12 @@ func (s *Sink) rule(domain, path string) *rule {
 	return r
 }
 
-// Produce returns the totals, for the SDK. A rule without hits has totals of 0: who compares totals finds its first hits.
+// Produce returns the totals, for the SDK. A rule without hits has totals of 0, so that its first hits are an increase.
 func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.config.Now()
-	s.drain(time.Time{}) // dropping rules needs two drains that are apart: those of the history
+	s.drain(time.Time{}) // only drains of the history sweep, which needs two that are apart
 	for _, t := range s.config.Recorder.Totals() {
 		r := s.rule(t.Domain, t.Path)
 		r.last = now
@@ -168,7 +170,7 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 			r.series[series{outcome: history.Outcome(o)}] += 0
 		}
 	}
-	points := make(map[bool][]metricdata.DataPoint[int64]) // by whether they are of near hits
+	points := make(map[bool][]metricdata.DataPoint[int64]) // by whether hits are near
 	for name, r := range s.rules {
 		if now.Sub(r.last) > keepGone {
 			delete(s.rules, name)
@@ -191,7 +193,7 @@ func sum(name, help string, points []metricdata.DataPoint[int64]) metricdata.Met
 		DataPoints: points, Temporality: metricdata.CumulativeTemporality, IsMonotonic: true}}
 }
 
-// attributes returns those of a series, named as the labels on /metrics.
+// attributes returns the attributes of a series, named like the labels on /metrics.
 func attributes(name ruleName, of series) attribute.Set {
 	all := []attribute.KeyValue{attribute.String("domain", name.domain), attribute.String("path", name.path)}
 	if of.outcome != history.Near {
@@ -203,14 +205,14 @@ func attributes(name ruleName, of series) attribute.Set {
 	return attribute.NewSet(all...)
 }
 
-// watched tells of each export.
-type watched struct {
+// notifying reports the result of each export.
+type notifying struct {
 	sdk.Exporter
 	exported func(error)
 }
 
-// Export is the SDK's. It returns no error, which the SDK would log once more.
-func (w *watched) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+// Export implements sdk.Exporter. It returns no error, because the SDK would log it a second time.
+func (w *notifying) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
 	w.exported(w.Exporter.Export(ctx, m))
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package otlptest is an OpenTelemetry collector for tests, which keeps what it takes.
+// Package otlptest is an OpenTelemetry collector for tests, which keeps all exports.
 package otlptest
 
 import (
@@ -33,14 +33,14 @@ type Receiver struct {
 
 	mu      sync.Mutex
 	spans   map[string][]*trace.Span      // by service.name
-	about   map[string][]*common.KeyValue // likewise, the attributes of the resource
+	about   map[string][]*common.KeyValue // by service.name, the attributes of the resource
 	metrics []*metrics.ResourceMetrics
 	headers http.Header
-	hold    chan struct{} // while it is not nil, exports wait for its end
+	hold    chan struct{} // exports wait until it is closed, unless it is nil
 	refuse  bool
 }
 
-// metricsServer is the receiver as the other service.
+// metricsServer is the receiver as a MetricsServiceServer.
 type metricsServer struct {
 	metricsservice.UnimplementedMetricsServiceServer
 	*Receiver
@@ -52,7 +52,7 @@ func Start(t testing.TB) *Receiver {
 	return StartTLS(t, nil)
 }
 
-// StartTLS starts a receiver that speaks TLS, unless that is nil.
+// StartTLS starts a receiver that speaks TLS unless secure is nil.
 func StartTLS(t testing.TB, secure *tls.Config) *Receiver {
 	t.Helper()
 	r := &Receiver{spans: make(map[string][]*trace.Span), about: make(map[string][]*common.KeyValue)}
@@ -83,21 +83,21 @@ func StartTLS(t testing.TB, secure *tls.Config) *Receiver {
 	return r
 }
 
-// Hold lets exports wait until Answer.
+// Hold makes exports wait until Answer.
 func (r *Receiver) Hold() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = make(chan struct{})
 }
 
-// Refuse refuses exports until Answer, for good: nobody is to send them again.
+// Refuse refuses exports until Answer, with an error that exporters do not retry.
 func (r *Receiver) Refuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuse = true
 }
 
-// Answer takes exports.
+// Answer accepts exports again.
 func (r *Receiver) Answer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Receiver) Answer() {
 	r.hold, r.refuse = nil, false
 }
 
-// admit waits, refuses or does nothing.
+// admit waits while exports are held, and returns an error while they are refused.
 func (r *Receiver) admit(ctx context.Context) error {
 	r.mu.Lock()
 	hold, refuse := r.hold, r.refuse
@@ -125,7 +125,7 @@ func (r *Receiver) admit(ctx context.Context) error {
 	return nil
 }
 
-// Export takes spans.
+// Export stores spans.
 func (r *Receiver) Export(ctx context.Context, q *traceservice.ExportTraceServiceRequest) (*traceservice.ExportTraceServiceResponse, error) {
 	if err := r.admit(ctx); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (r *Receiver) Export(ctx context.Context, q *traceservice.ExportTraceServic
 	return new(traceservice.ExportTraceServiceResponse), nil
 }
 
-// Export takes metrics.
+// Export stores metrics.
 func (m metricsServer) Export(ctx context.Context, q *metricsservice.ExportMetricsServiceRequest) (*metricsservice.ExportMetricsServiceResponse, error) {
 	if err := m.admit(ctx); err != nil {
 		return nil, err
@@ -207,14 +207,14 @@ func (r *Receiver) Spans(service string) []*trace.Span {
 	return slices.Clone(r.spans[service])
 }
 
-// About returns the attributes of a service that has sent spans.
+// About returns the resource attributes of a service that has sent spans.
 func (r *Receiver) About(service string) []*common.KeyValue {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.about[service]
 }
 
-// Last returns the last metric of a name, nil if there is none, with the attributes of its resource.
+// Last returns the newest metric of a name, nil if there is none, with its resource attributes.
 func (r *Receiver) Last(name string) (found *metrics.Metric, of []*common.KeyValue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +230,7 @@ func (r *Receiver) Last(name string) (found *metrics.Metric, of []*common.KeyVal
 	return found, of
 }
 
-// Points returns the numbers of a metric of totals, by the values of their attributes, joined by spaces.
+// Points returns the values of a sum by the values of their attributes, joined by spaces.
 func Points(m *metrics.Metric) map[string]int64 {
 	all := make(map[string]int64)
 	for _, p := range m.GetSum().GetDataPoints() {
@@ -243,7 +243,7 @@ func Points(m *metrics.Metric) map[string]int64 {
 	return all
 }
 
-// Attribute returns an attribute as text, "" if it is not there.
+// Attribute returns an attribute as text, "" if it is missing.
 func Attribute(all []*common.KeyValue, key string) string {
 	for _, a := range all {
 		if a.Key == key {

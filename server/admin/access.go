@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// Why requests are refused, for clients.
+// Why requests are refused, as sentences for clients.
 const (
 	writesNeedToken    = "Admin writes need ADMIN_TOKEN_FILE or a loopback DEBUG_HOST."
 	writesNeedLoopback = "Without ADMIN_TOKEN_FILE, admin writes must ask for a loopback address or localhost, not for %q."
@@ -36,29 +36,29 @@ const (
 
 const minToken, maxToken = 16, 4 << 10 // bytes
 
-// Guard decides who may ask the operator's port, who may read values there, and who may change something. The zero
-// value lets nobody change anything, and shows values to this host alone. Any number of goroutines may use it.
-type Guard struct {
-	// TokenFile holds the token that a change must bring, ReadFile one that lets its bearer read values, as the first
-	// does. Without a ReadFile this host reads values, too. They are read for every request, so a change needs no
+// Access decides which requests the admin port answers, which may read values, and which may write. The zero value lets
+// nobody write, and only this host read values. Any number of goroutines may use it.
+type Access struct {
+	// TokenFile holds the token for writes, ReadFile a token for reading values, which the first allows too. Without a
+	// ReadFile this host reads values without a token. The files are read for every request, so a change needs no
 	// restart.
 	TokenFile, ReadFile string
 	// Host is the port's address. If it is a loopback address and there is no TokenFile, every client may write.
 	Host string
-	// Hosts are names and addresses by which the port may be asked, besides loopback ones and its own; * is any.
+	// Hosts are further names and addresses that requests may ask for, besides loopback ones and the port's own; * is any.
 	Hosts []string
-	Log   *slog.Logger // hears of refused tokens, in a sample; nil for nobody
+	Log   *slog.Logger // gets a sample of the requests with a wrong token; may be nil
 
 	refused atomic.Uint64
 	logged  connlimit.Sampled
 }
 
-// Refused returns how many requests have brought a wrong token.
-func (g *Guard) Refused() uint64 { return g.refused.Load() }
+// Refused returns how many requests had a wrong token.
+func (a *Access) Refused() uint64 { return a.refused.Load() }
 
-// Check returns an error, which names the variable, if a file that is named holds no token.
-func (g *Guard) Check() error {
-	for variable, file := range map[string]string{"ADMIN_TOKEN_FILE": g.TokenFile, "ADMIN_READ_TOKEN_FILE": g.ReadFile} {
+// Check returns an error, which names the variable, if a configured file holds no token.
+func (a *Access) Check() error {
+	for variable, file := range map[string]string{"ADMIN_TOKEN_FILE": a.TokenFile, "ADMIN_READ_TOKEN_FILE": a.ReadFile} {
 		if _, err := readToken(variable, file); err != nil {
 			return fmt.Errorf("environment variable %w", err)
 		}
@@ -66,23 +66,23 @@ func (g *Guard) Check() error {
 	return nil
 }
 
-// mayWrite returns a refusal unless a request may change something.
-func (g *Guard) mayWrite(r *http.Request) error {
-	if g.TokenFile != "" {
-		want, err := readToken("ADMIN_TOKEN_FILE", g.TokenFile)
+// mayWrite returns a refusal unless a request may write.
+func (a *Access) mayWrite(r *http.Request) error {
+	if a.TokenFile != "" {
+		want, err := readToken("ADMIN_TOKEN_FILE", a.TokenFile)
 		if err != nil {
 			return refuse(http.StatusForbidden, uncheckedToken, err)
 		}
-		if !g.hasToken(r, true, want) {
+		if !a.hasToken(r, true, want) {
 			return refuse(http.StatusForbidden, wrongToken)
 		}
 		return nil
 	}
-	if !isLoopback(g.Host) {
+	if !isLoopback(a.Host) {
 		return refuse(http.StatusForbidden, writesNeedToken)
 	}
-	// A browser on this host reaches the port too, and any web page may use it: its own requests say that they come
-	// from elsewhere, and those to a name that was pointed here ask for that name.
+	// A browser on this host reaches the port too, and so does any web page in it: the page's own requests have a
+	// foreign Origin, and those by DNS rebinding a foreign Host.
 	if !isLoopback(hostOf(r.Host)) {
 		return refuse(http.StatusForbidden, writesNeedLoopback, r.Host)
 	}
@@ -93,19 +93,19 @@ func (g *Guard) mayWrite(r *http.Request) error {
 }
 
 // mayRead returns a refusal unless a request may read values.
-func (g *Guard) mayRead(r *http.Request) error {
-	// Meshes hand on what comes from elsewhere from other loopback addresses, such as Istio's 127.0.0.6.
+func (a *Access) mayRead(r *http.Request) error {
+	// Service meshes forward outside traffic from other loopback addresses, such as Istio's 127.0.0.6.
 	from := hostOf(r.RemoteAddr)
-	if g.ReadFile == "" && (from == "127.0.0.1" || from == "::1") && isLoopback(hostOf(r.Host)) {
+	if a.ReadFile == "" && (from == "127.0.0.1" || from == "::1") && isLoopback(hostOf(r.Host)) {
 		return nil
 	}
-	if g.TokenFile == "" && g.ReadFile == "" {
+	if a.TokenFile == "" && a.ReadFile == "" {
 		return refuse(http.StatusForbidden, readsNeedLoopback)
 	}
-	write, err := readToken("ADMIN_TOKEN_FILE", g.TokenFile)
-	read, readErr := readToken("ADMIN_READ_TOKEN_FILE", g.ReadFile)
+	write, err := readToken("ADMIN_TOKEN_FILE", a.TokenFile)
+	read, readErr := readToken("ADMIN_READ_TOKEN_FILE", a.ReadFile)
 	err = errors.Join(err, readErr)
-	if g.hasToken(r, err == nil, write, read) {
+	if a.hasToken(r, err == nil, write, read) {
 		return nil
 	}
 	if err != nil {
@@ -114,11 +114,10 @@ func (g *Guard) mayRead(r *http.Request) error {
 	return refuse(http.StatusForbidden, readsNeedToken)
 }
 
-// knowsHost reports whether the port answers to the host that a request asks for. A page of the web whose name was
-// pointed here asks for that name.
-func (g *Guard) knowsHost(r *http.Request) bool {
+// knowsHost reports whether the port answers to the Host of a request. DNS rebinding brings a foreign one.
+func (a *Access) knowsHost(r *http.Request) bool {
 	host := strings.Trim(hostOf(r.Host), "[]")
-	if isLoopback(host) || slices.ContainsFunc(g.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
+	if isLoopback(host) || slices.ContainsFunc(a.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
 		return true
 	}
 	asked, err := netip.ParseAddr(host)
@@ -130,33 +129,32 @@ func (g *Guard) knowsHost(r *http.Request) bool {
 	return err == nil && own.Addr().Unmap().WithZone("") == asked.Unmap()
 }
 
-// hasToken reports whether a request has one of the tokens that are not empty. A wrong one is counted and logged, if all
-// tokens are known.
-func (g *Guard) hasToken(r *http.Request, allKnown bool, tokens ...string) bool {
+// hasToken reports whether a request has one of the non-empty tokens. If allKnown, a wrong token is counted and logged.
+func (a *Access) hasToken(r *http.Request, allKnown bool, tokens ...string) bool {
 	scheme, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if got == "" || !strings.EqualFold(scheme, "Bearer") {
 		return false
 	}
 	for _, want := range tokens {
-		// Of equal length whatever the tokens are: the time of a comparison tells nothing about them.
-		a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
-		if want != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
+		// Hashes have equal length, so the time of a comparison reveals nothing about the tokens.
+		x, y := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(got))
+		if want != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1 {
 			return true
 		}
 	}
 	if !allKnown {
 		return false
 	}
-	g.refused.Add(1)
-	if g.Log != nil {
-		g.logged.Log(g.Log, slog.LevelWarn, "a token is refused on the admin port: see who asks there",
+	a.refused.Add(1)
+	if a.Log != nil {
+		a.logged.Log(a.Log, slog.LevelWarn, "admin token refused",
 			"client", r.RemoteAddr, "path", r.URL.Path)
 	}
 	return false
 }
 
-// readToken returns what a file holds now, without the space around it; "" where no file is named. Its error names the
-// variable and the file.
+// readToken returns the token in a file, without surrounding space; "" if file is "". Its error names the variable and
+// the file.
 func readToken(variable, file string) (string, error) {
 	if file == "" {
 		return "", nil

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// headroom is how many bytes of garbage pile up before they are collected: so much that collecting costs little.
+	// gcGarbageBytes is how many bytes of garbage accumulate before a collection: enough for collections to cost little.
 	gcGarbageBytes = 128 << 20
-	// ample is how many bytes the process may always take; see memoryLimit.
+	// minMemoryLimit is the smallest result of memoryLimit, in bytes.
 	minMemoryLimit = 256 << 20
 )
 
-// keepHeadroom sets the collector's pace, after each collection, to the headroom, from 100 to 800 % of what is live,
-// and a memory limit for while the collector is behind. GOGC turns both off, GOMEMLIMIT the limit.
-func keepHeadroom(gogc string) {
+// tuneCollector sets GOGC after each collection, from 100 to 800 %, so that gcGarbageBytes accumulate, and a memory
+// limit for when the collector is behind. A set GOGC turns both off, a set GOMEMLIMIT the limit.
+func tuneCollector(gogc string) {
 	if gogc != "" {
 		return
 	}
@@ -35,7 +35,7 @@ func keepHeadroom(gogc string) {
 	})
 }
 
-// afterEachCollection calls f after each collection from now on, by leaving something to collect.
+// afterEachCollection calls f after each garbage collection, by the cleanup of an unreachable object.
 func afterEachCollection(f func()) {
 	garbage := new([16]byte)
 	runtime.AddCleanup(garbage, func(struct{}) {
@@ -48,8 +48,7 @@ func gcPercent(live uint64) int {
 	return int(min(800, max(100, gcGarbageBytes*100/max(1, live))))
 }
 
-// memoryLimit returns how many bytes the process takes, stacks included, before the collector works harder than its
-// pace.
+// memoryLimit returns how many bytes the process may take, stacks included, before the collector works harder than GOGC says.
 func memoryLimit(live uint64) int64 {
 	return int64(max(minMemoryLimit, 2*live+live/4))
 }

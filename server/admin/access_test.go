@@ -22,18 +22,18 @@ import (
 const writer, readers = "a token that may write", "a token that may read"
 
 // personalPort is a port whose every part knows what user ann did.
-func personalPort(t *testing.T, g *Guard) http.Handler {
+func personalPort(t *testing.T, g *Access) http.Handler {
 	t.Helper()
 	config := fixture.Config(t, shop)
 	k := newKept(t, time.Now())
 	k.add(t, hit{history.ID{Domain: "shop", Path: "user", Value: "ann"}, k.now.Unix(), 7})
 	recorder := denials.New()
 	rule := config.Match("shop", descriptors.Descriptor{{Key: "user", Value: "ann"}}).Rule
-	recorder.Table(config).Note(config.Place("shop", rule), false, &denials.Denial{At: time.Now(), Limit: rule.Limits[0], Hits: 1},
+	recorder.Table(config).Record(config.Place("shop", rule), false, &denials.Denial{At: time.Now(), Limit: rule.Limits[0], Hits: 1},
 		descriptors.Descriptor{{Key: "user", Value: "ann"}})
 	p := newPort(t, g)
 	p.hit(t, "user", 3)
-	return serving(Parts{Guard: g, Counters: p.counters, History: k.History,
+	return serving(Parts{Access: g, Counters: p.counters, History: k.History,
 		Denials: &Denials{Recorder: recorder, Rules: inForce{config}, Since: time.Now(), Now: time.Now},
 		Query: promql.NewHandler(promql.Config{Config: engine.Config{Store: k.store, Rules: config.Rules, Now: time.Now, MaxSamples: 100_000, Timeout: time.Minute,
 			Log: slog.New(slog.DiscardHandler)}}),
@@ -45,23 +45,23 @@ func TestValuesNeedTheReadToken(t *testing.T) {
 	write, read := filepath.Join(dir, "write"), filepath.Join(dir, "read")
 	writeToken(t, write, writer)
 	writeToken(t, read, readers)
-	both := func() *Guard {
-		return &Guard{TokenFile: write, ReadFile: read, Hosts: []string{"weir.shop"}}
+	both := func() *Access {
+		return &Access{TokenFile: write, ReadFile: read, Hosts: []string{"weir.shop"}}
 	}
 	const search = "denials?descriptor=user%3Dann" // is answered without the value, and tells that it was there
 	for _, c := range []struct {
 		promise, remote, host, token string
-		guard                        *Guard
+		guard                        *Access
 		reads                        bool
 		says                         string
 	}{
-		{"this host, where there is no token", "127.0.0.1:9", "127.0.0.1:6070", "", &Guard{}, true, ""},
-		{"another host, where there is no token", "10.0.0.9:9", "localhost:6070", "", &Guard{}, false, "weir's own host"},
-		{"this host by a listed name, where there is no token", "127.0.0.1:9", "WEIR.shop", "", &Guard{Hosts: []string{"weir.shop"}}, false, "weir's own host"},
+		{"this host, where there is no token", "127.0.0.1:9", "127.0.0.1:6070", "", &Access{}, true, ""},
+		{"another host, where there is no token", "10.0.0.9:9", "localhost:6070", "", &Access{}, false, "weir's own host"},
+		{"this host by a listed name, where there is no token", "127.0.0.1:9", "WEIR.shop", "", &Access{Hosts: []string{"weir.shop"}}, false, "weir's own host"},
 		{"the reading token", "10.0.0.9:9", "weir.shop", readers, both(), true, ""},
 		{"the writing token", "10.0.0.9:9", "weir.shop", writer, both(), true, ""},
-		{"this host, where only changes need a token", "127.0.0.1:9", "127.0.0.1:6070", "", &Guard{TokenFile: write}, true, ""},
-		{"a mesh's proxy on this host", "127.0.0.6:9", "127.0.0.1:6070", "", &Guard{TokenFile: write}, false, "ADMIN_READ_TOKEN_FILE"},
+		{"this host, where only changes need a token", "127.0.0.1:9", "127.0.0.1:6070", "", &Access{TokenFile: write}, true, ""},
+		{"a mesh's proxy on this host", "127.0.0.6:9", "127.0.0.1:6070", "", &Access{TokenFile: write}, false, "ADMIN_READ_TOKEN_FILE"},
 		{"this host without the reading token", "127.0.0.1:9", "127.0.0.1:6070", "", both(), false, "ADMIN_READ_TOKEN_FILE"},
 		{"a wrong token", "127.0.0.1:9", "127.0.0.1:6070", "a token that may not", both(), false, "ADMIN_READ_TOKEN_FILE"},
 	} {
@@ -97,7 +97,7 @@ func TestValuesNeedTheReadToken(t *testing.T) {
 
 // Somebody without the right follows a value by its hash.
 func TestHiddenValueIsFoundByItsHash(t *testing.T) {
-	h := personalPort(t, &Guard{})
+	h := personalPort(t, &Access{})
 	ask := func(path string) string {
 		return send(h, "GET", path, func(r *http.Request) { r.RemoteAddr = "10.0.0.9:9" }).Body.String()
 	}
@@ -119,31 +119,31 @@ func TestHiddenValueIsFoundByItsHash(t *testing.T) {
 func TestPortAnswersOnlyToItsNames(t *testing.T) {
 	for _, c := range []struct {
 		host, path string
-		guard      *Guard
+		guard      *Access
 		code       int
 	}{
-		{"localhost", "/help", &Guard{}, 200},
-		{"[::1]:6070", "/help", &Guard{}, 200},
-		{"10.0.0.7:6070", "/help", &Guard{}, 200}, // where it listens
-		{"10.0.0.8:6070", "/help", &Guard{}, 421},
-		{"evil.test:6070", "/help", &Guard{}, 421},
-		{"", "/help", &Guard{}, 421},
-		{"evil.test", "/", &Guard{}, 421},
-		{"evil.test", "/api/v1/history", &Guard{}, 421},
-		{"evil.test", "/livez", &Guard{}, 200},
-		{"evil.test", "/readyz", &Guard{}, 200},
-		{"evil.test", "/metrics", &Guard{}, 404}, // the mux of the test has none
-		{"Weir.Shop:6070", "/help", &Guard{Hosts: []string{"weir.shop"}}, 200},
-		{"evil.test", "/help", &Guard{Hosts: []string{"*"}}, 200},
-		{"evil.test", "/nothing", &Guard{}, 421}, // where ratelimit has its list
+		{"localhost", "/help", &Access{}, 200},
+		{"[::1]:6070", "/help", &Access{}, 200},
+		{"10.0.0.7:6070", "/help", &Access{}, 200}, // where it listens
+		{"10.0.0.8:6070", "/help", &Access{}, 421},
+		{"evil.test:6070", "/help", &Access{}, 421},
+		{"", "/help", &Access{}, 421},
+		{"evil.test", "/", &Access{}, 421},
+		{"evil.test", "/api/v1/history", &Access{}, 421},
+		{"evil.test", "/livez", &Access{}, 200},
+		{"evil.test", "/readyz", &Access{}, 200},
+		{"evil.test", "/metrics", &Access{}, 404}, // the mux of the test has none
+		{"Weir.Shop:6070", "/help", &Access{Hosts: []string{"weir.shop"}}, 200},
+		{"evil.test", "/help", &Access{Hosts: []string{"*"}}, 200},
+		{"evil.test", "/nothing", &Access{}, 421}, // where ratelimit has its list
 	} {
 		local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 6070}
-		w := send(serving(Parts{Guard: c.guard}), "GET", c.path, func(r *http.Request) {
+		w := send(serving(Parts{Access: c.guard}), "GET", c.path, func(r *http.Request) {
 			r.Host = c.host
 			*r = *r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(local)))
 		})
 		if c.path == "/nothing" {
-			probe := send(serving(Parts{Guard: c.guard, LikeRatelimit: true}), "GET", c.path, func(r *http.Request) { r.Host = c.host })
+			probe := send(serving(Parts{Access: c.guard, LikeRatelimit: true}), "GET", c.path, func(r *http.Request) { r.Host = c.host })
 			if probe.Code != 200 {
 				t.Errorf("as ratelimit, %s of %q gave %d, want 200: probes ask for any host", c.path, c.host, probe.Code)
 			}
@@ -158,7 +158,7 @@ func TestRefusedTokenLogsAreSampled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	writeToken(t, file, writer)
 	var logged bytes.Buffer
-	g := &Guard{TokenFile: file, Log: slog.New(slog.NewTextHandler(&logged, nil))}
+	g := &Access{TokenFile: file, Log: slog.New(slog.NewTextHandler(&logged, nil))}
 	p := newPort(t, g)
 	for range 5 {
 		p.ask("DELETE", "/api/v1/counters"+ann, bearer("a wrong and secret one"))
