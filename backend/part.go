@@ -1,15 +1,15 @@
 package backend
 
-// Part is those checks of a call that are decided apart from the others: by another store, or at another time. Add the
-// checks, have Checks decided into Out, and HandOver the decisions. The zero Part is empty. A Part is for one goroutine
-// at a time; one that is reused allocates nothing.
+// Part is a subset of a call's checks, for one store. Add the checks, decide Checks into Out, and call HandOver with the
+// decisions of the whole call. The zero Part is empty. A Part is for one goroutine at a time; a reused one allocates
+// nothing.
 type Part struct {
 	Checks []Check
 	Out    []Decision // Out[i] answers Checks[i]
-	at     []int      // the index in the call of each check
+	at     []int      // by check, its index in the whole call
 }
 
-// Add appends a copy of checks[i], and room for its decision. The copy that it returns may be changed until the next Add.
+// Add appends a copy of checks[i], with an empty decision, and returns it. It may be changed until the next Add.
 func (p *Part) Add(checks []Check, i int) *Check {
 	p.Checks = append(p.Checks, checks[i])
 	p.Out = append(p.Out, Decision{})
@@ -17,17 +17,17 @@ func (p *Part) Add(checks []Check, i int) *Check {
 	return &p.Checks[len(p.Checks)-1]
 }
 
-// HandOver copies each decision to the index in out that its check has in the call.
+// HandOver copies each decision to the index in out that its check has in the whole call.
 func (p *Part) HandOver(out []Decision) { p.Each(func(i int, d *Decision) { out[i] = *d }) }
 
-// Each calls do with the decision of each check, and the index of the check in the call.
+// Each calls do for each check, with its index in the whole call and its decision.
 func (p *Part) Each(do func(i int, d *Decision)) {
 	for i, at := range p.at {
 		do(at, &p.Out[i])
 	}
 }
 
-// Reset empties the part and keeps its room, but no reference to what its checks and decisions held.
+// Reset empties the subset and keeps its memory, without references to the old checks and decisions.
 func (p *Part) Reset() {
 	clear(p.Checks)
 	clear(p.Out)
