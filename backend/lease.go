@@ -46,11 +46,11 @@ const (
 	SettleTime = 100 * time.Millisecond
 )
 
-// Lasts returns the time from Now until the end of the first bucket in which a lease under these limits is charged.
-func (l *Lease) Lasts(limits []descriptors.Limit) time.Duration {
+// TimeLeft returns the time from Now until the end of the first bucket in which a lease under these limits is charged.
+func (l *Lease) TimeLeft(limits []descriptors.Limit) time.Duration {
 	rest := LeaseSpan(limits)
 	for i := range limits {
-		width := narrowest(&limits[i])
+		width := finestWidth(&limits[i])
 		rest = min(rest, width-time.Duration(l.Now.UnixMicro())*time.Microsecond%width)
 	}
 	return rest
@@ -60,13 +60,13 @@ func (l *Lease) Lasts(limits []descriptors.Limit) time.Duration {
 func LeaseSpan(limits []descriptors.Limit) time.Duration {
 	span := limits[0].Window
 	for i := range limits {
-		span = min(span, narrowest(&limits[i]))
+		span = min(span, finestWidth(&limits[i]))
 	}
 	return span
 }
 
-// narrowest returns the width of a window's finest buckets.
-func narrowest(l *descriptors.Limit) time.Duration { return cmp.Or(l.Precision, l.Window) }
+// finestWidth returns the width of a window's finest buckets.
+func finestWidth(l *descriptors.Limit) time.Duration { return cmp.Or(l.Precision, l.Window) }
 
 // MayLease reports whether a check may ask for a lease: a count under windows that count what they admit.
 func (c *Check) MayLease() bool {

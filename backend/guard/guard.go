@@ -106,11 +106,11 @@ type call struct {
 	out    []backend.Decision
 	start  time.Time
 
-	plans      []plan       // by check
-	decided    int          // number of checks decided without the store
-	refused    bool         // a cached denial refuses the whole request
-	asksLeases bool         // a check asks for a lease, or settles one
-	part       backend.Part // the checks that the store gets, unless it gets the caller's unchanged
+	plans      []plan         // by check
+	decided    int            // number of checks decided without the store
+	refused    bool           // a cached denial refuses the whole request
+	asksLeases bool           // a check asks for a lease, or settles one
+	part       backend.Subset // the checks that the store gets, unless it gets the caller's unchanged
 
 	settlements []settlement
 }
@@ -233,7 +233,7 @@ func (g *Guard) decideRest(ctx context.Context, c *call) error {
 			g.leases.settled(check, cmp.Or(err, c.part.Out[i].Err), c.start)
 		}
 	}
-	c.part.HandOver(c.out)
+	c.part.CopyTo(c.out)
 	c.part.Reset()
 	for i := range c.checks {
 		if d := &c.out[i]; err == nil && d.Err == nil && c.uncharged(i) {
@@ -246,7 +246,7 @@ func (g *Guard) decideRest(ctx context.Context, c *call) error {
 }
 
 // addTo adds check i to a part, as a look if it is uncharged, and returns the added check.
-func (c *call) addTo(part *backend.Part, i int) *backend.Check {
+func (c *call) addTo(part *backend.Subset, i int) *backend.Check {
 	check := part.Add(c.checks, i)
 	if c.uncharged(i) {
 		check.Op = backend.Look

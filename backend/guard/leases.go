@@ -238,7 +238,7 @@ func (p *pendingLease) Done(d *backend.Decision) {
 		t.grants.Add(1)
 		l.abandoned.add(l.unused, longest(l.limits), p.sent)
 		t.lapse(l) // the old lease, if it could not be settled
-		lasts := p.Lasts(l.limits)
+		lasts := p.TimeLeft(l.limits)
 		l.granted, l.unused, l.state, l.chargedAt = p.Hits, p.Hits, p.State, p.Now
 		l.bucketEnds, l.ends = p.sent.Add(lasts), p.sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
 		l.strictest, l.before, l.remaining, l.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, p.sent.Add(d.ResetIn)

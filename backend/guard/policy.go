@@ -16,7 +16,7 @@ const denyRetryIn = time.Second
 
 // degrade decides each check without an answer by its failure policy.
 func (g *Guard) degrade(ctx context.Context, c *call) {
-	var here *backend.Part // checks that are counted in this process
+	var here *backend.Subset // checks that are counted in this process
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.out[i]
 		if d.Err == nil {
@@ -30,7 +30,7 @@ func (g *Guard) degrade(ctx context.Context, c *call) {
 			*d = deny(check)
 		case descriptors.PolicyLocal:
 			if here == nil {
-				here = new(backend.Part)
+				here = new(backend.Subset)
 			}
 			c.addTo(here, i)
 		}
@@ -43,7 +43,7 @@ func (g *Guard) degrade(ctx context.Context, c *call) {
 
 // decideLocally decides checks in this process, with each limit divided by the number of replicas. Local counts outlast
 // a short return of the store, so that a flapping store does not reset them.
-func (g *Guard) decideLocally(ctx context.Context, c *call, here *backend.Part) {
+func (g *Guard) decideLocally(ctx context.Context, c *call, here *backend.Subset) {
 	replicas := uint64(max(1, g.replicas()))
 	for i := range here.Checks {
 		here.Checks[i].Limits = divideLimits(here.Checks[i].Limits, replicas)
@@ -58,7 +58,7 @@ func (g *Guard) decideLocally(ctx context.Context, c *call, here *backend.Part) 
 		}
 		d.Reason, d.Policy = c.out[i].Reason, c.out[i].Policy
 	})
-	here.HandOver(c.out)
+	here.CopyTo(c.out)
 }
 
 // divideLimits returns one replica's share of each limit: rounded down, but at least one hit if the limit admits any.

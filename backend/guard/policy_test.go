@@ -23,7 +23,7 @@ func (s *goes) Decide(ctx context.Context, checks []backend.Check, out []backend
 		return s.asked.Decide(ctx, checks, out)
 	}
 	for i := range checks {
-		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("connection refused")}}
+		out[i] = backend.Decision{Err: &backend.UnavailableError{Reason: backend.Down, Err: errors.New("connection refused")}}
 	}
 	return nil
 }

@@ -96,11 +96,11 @@ func (s *Store) remove(ctx context.Context, at place) error {
 // Answers returns nil if a server can count, as far as is known.
 func (s *Store) Answers() error {
 	why := fmt.Errorf("%w: no server has answered yet", ErrUnavailable)
-	for _, v := range *s.servers.Load() {
-		if v.state() == backend.ServerUp {
+	for _, srv := range *s.servers.Load() {
+		if srv.state() == backend.ServerUp {
 			return nil
 		}
-		if away := v.Away(); away != nil {
+		if away := srv.Away(); away != nil {
 			why = away
 		}
 	}
@@ -120,8 +120,8 @@ func (s *Store) Await(ctx context.Context) error {
 // Servers returns the state of each server.
 func (s *Store) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	for _, v := range *s.servers.Load() {
-		known[v.Name] = v.state()
+	for _, srv := range *s.servers.Load() {
+		known[srv.Name] = srv.state()
 	}
 	if len(known) == 0 {
 		known[cmp.Or(s.config.SRV, "memcached")] = backend.ServerAway

@@ -142,8 +142,8 @@ func (s *Store) follow(ctx context.Context) {
 func (s *Store) use(names []string) {
 	before := *s.servers.Load()
 	byName := make(map[string]*server)
-	for _, v := range before {
-		byName[v.Name] = v
+	for _, srv := range before {
+		byName[srv.Name] = srv
 	}
 	now := make(serverList, len(names))
 	for i, name := range names {
@@ -160,10 +160,10 @@ func (s *Store) use(names []string) {
 			"servers", strings.Join(names, ", "))
 	}
 	s.servers.Store(&now)
-	defer s.engine.Tell()
-	for _, v := range before {
-		if !slices.Contains(now, v) {
-			v.Close(v.Unavailable(backend.Down, errRemoved))
+	defer s.engine.Broadcast()
+	for _, srv := range before {
+		if !slices.Contains(now, srv) {
+			srv.Close(srv.Unavailable(backend.Down, errRemoved))
 		}
 	}
 }

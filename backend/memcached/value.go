@@ -22,9 +22,9 @@ const (
 
 // entry is the content of a value.
 type entry struct {
-	at     window.Instant // when, by the clock of the key
-	states window.States
-	before []byte // the states as they were read
+	at         window.Instant // when, by the clock of the key
+	states     window.States
+	readStates []byte // the states as they were read
 }
 
 // read reads a value.
@@ -33,8 +33,8 @@ func (e *entry) read(data []byte) error {
 		return fmt.Errorf("the key holds a value that is not of weir: something else uses it; weir counters reset removes it")
 	}
 	e.at = window.Instant(binary.LittleEndian.Uint64(data[1:]))
-	e.before = data[headSize:]
-	for rest := e.before; len(rest) > 0; {
+	e.readStates = data[headSize:]
+	for rest := e.readStates; len(rest) > 0; {
 		state, after, err := window.ReadState(rest)
 		if err != nil {
 			return fmt.Errorf("the key holds a torn value; weir counters reset removes it: %w", err)

@@ -48,43 +48,43 @@ type breaker struct {
 // healthy reports whether an answer would tell nothing new.
 func (b *breaker) healthy() bool { return b.state == Closed && b.lostInRow == 0 }
 
-// exchanged notes the outcome of an exchange, and when it was sent.
-func (b *breaker) exchanged(o Outcome, sent, now time.Time) {
+// onExchange notes the outcome of an exchange, and when it was sent.
+func (b *breaker) onExchange(o Outcome, sent, now time.Time) {
 	if o == Unknown || b.state == Open || sent.Before(b.since) {
 		return
 	}
 	if o == Answered {
 		b.lostInRow, b.lastAnswer = 0, now
 		if b.state == HalfOpen {
-			b.become(Closed, now)
+			b.setState(Closed, now)
 		}
 		return
 	}
 	switch {
 	case o == Unreachable && !b.lastAnswer.After(sent) || b.state == HalfOpen:
-		b.become(Open, now)
+		b.setState(Open, now)
 	case !sent.Before(b.lastLost):
 		b.lastLost = now
 		if b.lostInRow++; b.lostInRow >= tripAfter {
-			b.become(Open, now)
+			b.setState(Open, now)
 		}
 	}
 }
 
-// pinged notes the outcome of a PING, and when it was sent. A lost one opens the breaker after another loss, others do
+// onPing notes the outcome of a PING, and when it was sent. A lost one opens the breaker after another loss, others do
 // at once, unless an exchange was answered meanwhile.
-func (b *breaker) pinged(o Outcome, sent, now time.Time) {
+func (b *breaker) onPing(o Outcome, sent, now time.Time) {
 	switch {
 	case b.state == Open && o == Answered:
-		b.become(HalfOpen, now)
+		b.setState(HalfOpen, now)
 	case b.state != Closed || o == Answered || !b.lastAnswer.Before(sent):
 	case b.lostInRow > 0 || o != Lost:
-		b.become(Open, now)
+		b.setState(Open, now)
 	default:
 		b.lostInRow, b.lastLost = 1, now
 	}
 }
 
-func (b *breaker) become(s State, now time.Time) {
+func (b *breaker) setState(s State, now time.Time) {
 	b.state, b.since, b.lostInRow = s, now, 0
 }

@@ -16,8 +16,8 @@ func (c *Changes) Notify(subscriber chan<- struct{}) {
 	c.subscribers = append(c.subscribers, subscriber)
 }
 
-// Tell sends each subscriber a token, unless it has one that it has not taken. It does not wait.
-func (c *Changes) Tell() {
+// Broadcast sends each subscriber a token, unless it has one that it has not taken. It does not wait.
+func (c *Changes) Broadcast() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.subscribers {

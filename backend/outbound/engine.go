@@ -18,8 +18,8 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// maxKept is how many bytes of text a call may have that is reused.
-const maxKept = 64 << 10
+// maxReusedText is how many bytes of text a call may have that is reused.
+const maxReusedText = 64 << 10
 
 var (
 	// ErrLate is why a check has no answer whose caller had to leave.
@@ -36,7 +36,7 @@ type Codec[S any] interface {
 	Decode(r *Request[S], c *backend.Check) (backend.Decision, error)
 	// Reopen returns the queue in place of one whose server was closed meanwhile, or why there is none.
 	Reopen(closed *Queue[S]) (*Queue[S], error)
-	// ReasonOf returns the reason of a request's error that is no [backend.Away].
+	// ReasonOf returns the reason of a request's error that is no [backend.UnavailableError].
 	ReasonOf(err error) backend.Reason
 }
 
@@ -165,7 +165,7 @@ func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Che
 	case <-c.done:
 		e.deadlines.remove(&c.caller)
 		err := e.decode(c, checks, out, nil)
-		if c.context = nil; cap(c.text) <= maxKept {
+		if c.context = nil; cap(c.text) <= maxReusedText {
 			e.calls.Put(c)
 		}
 		return err
@@ -203,9 +203,9 @@ func (e *Engine[S]) decode(c *call[S], checks []backend.Check, out []backend.Dec
 // fail makes a decision that of a check without an answer.
 func (e *Engine[S]) fail(d *backend.Decision, cause error) {
 	e.Unavailable.Add(1)
-	away, ok := cause.(*backend.Away)
+	away, ok := cause.(*backend.UnavailableError)
 	if !ok {
-		away = &backend.Away{Reason: e.codec.ReasonOf(cause), Err: fmt.Errorf("%w: %w", e.config.ErrUnavailable, cause)}
+		away = &backend.UnavailableError{Reason: e.codec.ReasonOf(cause), Err: fmt.Errorf("%w: %w", e.config.ErrUnavailable, cause)}
 	}
 	*d = backend.Decision{Err: away}
 }

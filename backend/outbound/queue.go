@@ -20,17 +20,17 @@ const (
 
 // Batch is the requests that a worker has out. Workers reuse it.
 type Batch[S any] struct {
-	Queue    *Queue[S]
-	Requests []*Request[S]
-	Sent     time.Time
-	Deadline time.Time       // when the last caller leaves
-	Joined   []time.Time     // when the calls that have joined since the last batch did
-	Up       context.Context // until the server is found to be away: then nobody waits for it any more
-	State    any             // what the peer keeps of a batch for the next one
+	Queue     *Queue[S]
+	Requests  []*Request[S]
+	Sent      time.Time
+	Deadline  time.Time       // when the last caller leaves
+	Joined    []time.Time     // when the calls that have joined since the last batch did
+	UntilAway context.Context // until the server is found to be away: then nobody waits for it any more
+	PeerState any             // what the peer keeps of a batch for the next one
 }
 
-// Again lets the next batch of the queue begin with a request that has not run.
-func (b *Batch[S]) Again(r *Request[S]) {
+// Requeue lets the next batch of the queue begin with a request that has not run.
+func (b *Batch[S]) Requeue(r *Request[S]) {
 	q, s := b.Queue, b.Queue.Server
 	s.mu.Lock()
 	away := s.Away()
@@ -38,7 +38,7 @@ func (b *Batch[S]) Again(r *Request[S]) {
 		away = s.Unavailable(backend.Down, backend.ErrClosed)
 	}
 	if away == nil {
-		q.again = append(q.again, r)
+		q.requeued = append(q.requeued, r)
 		q.checks++
 	}
 	s.mu.Unlock()
@@ -51,11 +51,11 @@ func (b *Batch[S]) Again(r *Request[S]) {
 // Workers send batches and end when none may leave, but for one, which idles and keeps its stack. The server's mu guards
 // all of it.
 type Queue[S any] struct {
-	Server *Server[S]
-	State  any // the peer's own
+	Server    *Server[S]
+	PeerState any // the peer's own
 
 	maxOut    int // batches out at most
-	again     []*Request[S]
+	requeued  []*Request[S]
 	waiting   []*group[S]
 	checks    int           // in both
 	out       []*Batch[S]   // oldest first
@@ -99,7 +99,7 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 		q.waiting = append(q.waiting, g)
 		q.checks += len(g.requests)
 		q.schedule(now)
-		s.watchDeadline(deadline, now)
+		s.scheduleOverdueCheck(deadline, now)
 	}
 	s.mu.Unlock()
 	if full {
@@ -223,8 +223,8 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 	if leaves {
 		q.out = append(q.out, b)
 		q.lastLeft = now
-		s.watchDeadline(b.Deadline, now)
-		b.Up = s.up
+		s.scheduleOverdueCheck(b.Deadline, now)
+		b.UntilAway = s.untilAway
 		if s.breaker.state == HalfOpen {
 			s.halfOpenBatch = b
 		}
@@ -239,8 +239,8 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	b.Requests, b.Joined, b.Sent = b.Requests[:0], b.Joined[:0], now
 	b.Deadline = now.Add(q.Server.engine.config.MinExchange)
-	again := q.again
-	q.again = q.again[:0]
+	again := q.requeued
+	q.requeued = q.requeued[:0]
 	q.take(b, again, now)
 	taken := 0
 	for _, g := range q.waiting {
@@ -275,11 +275,11 @@ func (q *Queue[S]) take(b *Batch[S], requests []*Request[S], now time.Time) bool
 
 // takeWaiting takes out all that waits.
 func (q *Queue[S]) takeWaiting() (requests []*Request[S]) {
-	requests = q.again
+	requests = q.requeued
 	for _, g := range q.waiting {
 		requests = append(requests, g.requests...)
 	}
-	q.again, q.waiting, q.checks = nil, nil, 0
+	q.requeued, q.waiting, q.checks = nil, nil, 0
 	return requests
 }
 

@@ -42,9 +42,9 @@ type Server[S any] struct {
 
 	engine           *Engine[S]
 	peer             Peer[S]
-	healthy          atomic.Bool                  // breaker.healthy
-	lastExchangeLost atomic.Bool                  // and the breaker is still closed
-	away             atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
+	healthy          atomic.Bool                              // breaker.healthy
+	lastExchangeLost atomic.Bool                              // and the breaker is still closed
+	away             atomic.Pointer[backend.UnavailableError] // the answer to all callers while the breaker is open, else nil
 
 	mu            sync.Mutex
 	breaker       breaker
@@ -53,27 +53,27 @@ type Server[S any] struct {
 	lastUsed      time.Time   // by a call
 	pinging       bool        // a goroutine sends PING
 	lastPing      time.Time   // when the last one was sent
-	nextPing      *time.Timer // for one while nothing is wrong
-	overdue       *time.Timer // runs checkOverdue when callers leave without an answer
+	pingTimer     *time.Timer // for one while nothing is wrong
+	overdueTimer  *time.Timer // runs checkOverdue when callers leave without an answer
 	overdueAt     time.Time   // when it fires; zero: not at all
 
-	life  context.Context // until the server is closed
-	end   context.CancelFunc
-	up    context.Context // until the server is found to be away
-	notUp context.CancelFunc
+	ctx             context.Context // until the server is closed
+	cancel          context.CancelFunc
+	untilAway       context.Context // until the server is found to be away
+	cancelUntilAway context.CancelFunc
 }
 
 // Open makes a server with queues, each with so many batches out at most.
 func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxOut int) *Server[S] {
 	s := &Server[S]{Name: name, engine: e, peer: peer, lastUsed: time.Now()}
-	s.life, s.end = context.WithCancel(context.Background())
-	s.up, s.notUp = context.WithCancel(s.life)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.untilAway, s.cancelUntilAway = context.WithCancel(s.ctx)
 	s.healthy.Store(true)
 	for range queues {
 		s.Queues = append(s.Queues, newQueue(s, maxOut))
 	}
-	s.overdue = time.AfterFunc(time.Hour, s.checkOverdue)
-	s.overdue.Stop()
+	s.overdueTimer = time.AfterFunc(time.Hour, s.checkOverdue)
+	s.overdueTimer.Stop()
 	return s
 }
 
@@ -85,12 +85,12 @@ func (s *Server[S]) Ping() {
 	s.healthy.Store(false) // an answer outweighs a PING that is on its way
 }
 
-// Life returns a context that ends when the server is closed.
-func (s *Server[S]) Life() context.Context { return s.life }
+// Context returns a context that ends when the server is closed.
+func (s *Server[S]) Context() context.Context { return s.ctx }
 
 // Unavailable makes the error of a check that got no answer.
 func (s *Server[S]) Unavailable(r backend.Reason, why error) error {
-	return &backend.Away{Reason: r, Err: fmt.Errorf("%w: %s: %w", s.engine.config.ErrUnavailable, s.Name, why)}
+	return &backend.UnavailableError{Reason: r, Err: fmt.Errorf("%w: %s: %w", s.engine.config.ErrUnavailable, s.Name, why)}
 }
 
 // Away is what a server that is away answers to all, nil while it is not.
@@ -137,18 +137,18 @@ func (s *Server[S]) Note(o Outcome, sent time.Time, err error) {
 	}
 	now := time.Now()
 	s.update(now, o, err, func() {
-		s.breaker.exchanged(o, sent, now)
+		s.breaker.onExchange(o, sent, now)
 		if o == Lost && s.breaker.state == Closed && now.Sub(s.lastPing) >= PingPause {
 			s.startPings(0)
 		}
 	})
 }
 
-// watchDeadline has checkOverdue run at a caller's deadline, unless it runs earlier. The caller holds mu.
-func (s *Server[S]) watchDeadline(deadline, now time.Time) {
+// scheduleOverdueCheck has checkOverdue run at a caller's deadline, unless it runs earlier. The caller holds mu.
+func (s *Server[S]) scheduleOverdueCheck(deadline, now time.Time) {
 	if s.overdueAt.IsZero() || deadline.Before(s.overdueAt) {
 		s.overdueAt = deadline
-		s.overdue.Reset(deadline.Sub(now))
+		s.overdueTimer.Reset(deadline.Sub(now))
 	}
 }
 
@@ -165,9 +165,9 @@ func (s *Server[S]) checkOverdue() {
 				lost = deadline.Add(DialTimeout)
 			}
 			if lost.After(now) {
-				s.watchDeadline(lost, now)
+				s.scheduleOverdueCheck(lost, now)
 			} else {
-				s.breaker.exchanged(Lost, since, lost) // the next one may have left since
+				s.breaker.onExchange(Lost, since, lost) // the next one may have left since
 			}
 		}
 		for _, q := range s.Queues {
@@ -196,7 +196,7 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 		waiting = s.opened(before, o, err)
 	default:
 		s.away.Store(nil)
-		s.tell(before, after, nil)
+		s.reportChange(before, after, nil)
 		s.schedule(now)
 	}
 	away := s.Away()
@@ -208,8 +208,8 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 func (s *Server[S]) opened(before State, o Outcome, err error) []*Request[S] {
 	s.setAway(before, o, err)
 	s.halfOpenBatch = nil
-	s.notUp()
-	s.up, s.notUp = context.WithCancel(s.life)
+	s.cancelUntilAway()
+	s.untilAway, s.cancelUntilAway = context.WithCancel(s.ctx)
 	pause := nextPingPause()
 	if before == Closed {
 		pause = 0
@@ -224,17 +224,17 @@ func (s *Server[S]) setAway(before State, o Outcome, err error) {
 	if o == Refused {
 		reason = backend.Refused
 	}
-	away := &backend.Away{Reason: reason, Err: fmt.Errorf("%w: %s is away: %w", s.engine.config.ErrUnavailable, s.Name, err)}
+	away := &backend.UnavailableError{Reason: reason, Err: fmt.Errorf("%w: %s is away: %w", s.engine.config.ErrUnavailable, s.Name, err)}
 	s.away.Store(away)
 	if known == nil || known.Reason != reason {
-		s.tell(before, Open, err)
+		s.reportChange(before, Open, err)
 	}
 }
 
-// tell tells the peer and all subscribers that the state has changed.
-func (s *Server[S]) tell(before, after State, why error) {
+// reportChange tells the peer and all subscribers that the state has changed.
+func (s *Server[S]) reportChange(before, after State, why error) {
 	s.peer.Changed(before, after, why)
-	s.engine.Tell()
+	s.engine.Broadcast()
 }
 
 func (s *Server[S]) schedule(now time.Time) {
@@ -262,7 +262,7 @@ func (s *Server[S]) startPings(pause time.Duration) {
 		for more := true; more; pause = nextPingPause() {
 			select {
 			case <-time.After(pause):
-			case <-s.life.Done():
+			case <-s.ctx.Done():
 				return
 			}
 			more = s.ping(ping)
@@ -278,18 +278,18 @@ func (s *Server[S]) ping(ping func(context.Context) (Outcome, error)) (more bool
 	s.mu.Lock()
 	s.lastPing = sent
 	s.mu.Unlock()
-	o, err := ping(s.life)
-	if s.life.Err() != nil {
+	o, err := ping(s.ctx)
+	if s.ctx.Err() != nil {
 		return false
 	}
 	now := time.Now()
 	s.update(now, o, err, func() {
-		if s.breaker.pinged(o, sent, now); s.away.Load() != nil && o != Answered {
+		if s.breaker.onPing(o, sent, now); s.away.Load() != nil && o != Answered {
 			s.setAway(Open, o, err) // what is wrong now
 		}
 		more = s.breaker.state == Open || o != Answered && s.breaker.lostInRow > 0
 		if s.pinging = more; !more && s.engine.config.PingEvery > 0 && !s.closed {
-			s.nextPing = time.AfterFunc(s.engine.config.PingEvery, s.Ping)
+			s.pingTimer = time.AfterFunc(s.engine.config.PingEvery, s.Ping)
 		}
 	})
 	return more
@@ -310,15 +310,15 @@ func (s *Server[S]) stop() {
 		q.wake()
 		q.timer.Stop()
 	}
-	if s.nextPing != nil {
-		s.nextPing.Stop()
+	if s.pingTimer != nil {
+		s.pingTimer.Stop()
 	}
-	s.overdue.Stop()
-	s.end()
+	s.overdueTimer.Stop()
+	s.cancel()
 }
 
 // Retire closes a server that was idle for idleTime, and while it is away only once it has left for good.
-func (s *Server[S]) Retire(now time.Time, left func() bool) bool {
+func (s *Server[S]) Retire(now time.Time, gone func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unused := now.Sub(s.lastUsed) >= idleTime
@@ -326,7 +326,7 @@ func (s *Server[S]) Retire(now time.Time, left func() bool) bool {
 		unused = unused && len(q.out) == 0 && q.checks == 0
 	}
 	if unused && s.breaker.state == Open {
-		unused = left()
+		unused = gone()
 	}
 	if unused {
 		s.stop()

@@ -27,9 +27,9 @@ type Keys struct {
 
 // Window is the window of a limit at a moment.
 type Window struct {
-	Begin int64         // in seconds since 1970
-	Rest  time.Duration // until it ends
-	life  int64         // of its key, in seconds, without jitter
+	Begin    int64         // in seconds since 1970
+	TimeLeft time.Duration // until it ends
+	ttl      int64         // of its key, in seconds, without jitter
 }
 
 // Window returns the window of a limit that a moment is in.
@@ -38,12 +38,12 @@ func (k Keys) Window(l *descriptors.Limit, now time.Time) Window {
 		y, m, _ := now.UTC().Date()
 		begin := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 		end := begin.AddDate(0, 1, 0)
-		return Window{Begin: begin.Unix(), Rest: end.Sub(now), life: end.Unix() - now.Unix()}
+		return Window{Begin: begin.Unix(), TimeLeft: end.Sub(now), ttl: end.Unix() - now.Unix()}
 	}
 	width, second := int64(l.Window/time.Second), now.Unix()
 	into := (second%width + width) % width // also before 1970
 	begin := second - into
-	return Window{Begin: begin, Rest: time.Unix(begin, 0).Add(l.Window).Sub(now), life: width}
+	return Window{Begin: begin, TimeLeft: time.Unix(begin, 0).Add(l.Window).Sub(now), ttl: width}
 }
 
 // AppendKey appends the name of the key whose stem descriptors.RatelimitKey gives.
@@ -55,9 +55,9 @@ func (w Window) AppendKey(dst, stem []byte) []byte {
 // goroutines.
 func (k Keys) TTL(w Window) int64 {
 	if k.Jitter <= 0 {
-		return w.life
+		return w.ttl
 	}
-	return w.life + rand.Int64N(min(k.Jitter, math.MaxInt32)) // it is added to the time
+	return w.ttl + rand.Int64N(min(k.Jitter, math.MaxInt32)) // it is added to the time
 }
 
 // Windows returns the windows that a key may be of now, whatever its unit, one for each name.
@@ -100,15 +100,15 @@ func (k Keys) Counts(limits []descriptors.Limit, clock func() time.Time, read fu
 		counts[i] = backend.LimitCount{Limit: limits[i], Hits: hitsOf(n), Levels: [][]backend.Bucket{nil}}
 		if c := &counts[i]; c.Hits > 0 {
 			begin := time.Unix(w.Begin, 0).UTC()
-			c.ResetIn, c.Levels[0] = w.Rest, []backend.Bucket{{Begin: begin, Width: now.Add(w.Rest).Sub(begin), Hits: c.Hits}}
+			c.ResetIn, c.Levels[0] = w.TimeLeft, []backend.Bucket{{Begin: begin, Width: now.Add(w.TimeLeft).Sub(begin), Hits: c.Hits}}
 		}
 	}
 	return counts, nil
 }
 
-// By returns what a check adds to its key. A count adds at most window.MaxCount, so that no number of hits becomes
+// Delta returns what a check adds to its key. A count adds at most window.MaxCount, so that no number of hits becomes
 // negative there.
-func By(c *backend.Check) int64 {
+func Delta(c *backend.Check) int64 {
 	hits := int64(min(c.Hits, window.MaxCount))
 	switch c.Op {
 	case backend.Look:
@@ -119,14 +119,14 @@ func By(c *backend.Check) int64 {
 	return hits
 }
 
-// Back returns what a check that added by and left the key at after, below 0 or above window.MaxCount, must add to take
+// Correction returns what a check that added by and left the key at after, below 0 or above window.MaxCount, must add to take
 // back what went too far, and no more than it added: others may do the same.
-func Back(by, after int64) int64 {
+func Correction(delta, after int64) int64 {
 	switch {
-	case by < 0 && after < 0:
-		return min(-by, -max(after, -math.MaxInt64))
-	case by > 0 && after > window.MaxCount:
-		return -min(by, after-window.MaxCount)
+	case delta < 0 && after < 0:
+		return min(-delta, -max(after, -math.MaxInt64))
+	case delta > 0 && after > window.MaxCount:
+		return -min(delta, after-window.MaxCount)
 	}
 	return 0
 }
@@ -134,8 +134,8 @@ func Back(by, after int64) int64 {
 // Decide decides a check that left its key at after, or a look that found it there, as package window does. The check
 // has one limit, a fixed window that ends after rest and charges always.
 func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision {
-	by, capacity := By(c), c.Limits[0].Capacity()
-	before := hitsOf(after - by)
+	delta, capacity := Delta(c), c.Limits[0].Capacity()
+	before := hitsOf(after - delta)
 	d := backend.Decision{Before: before, ResetIn: rest}
 	var size uint64 // that has to fit
 	if c.Op == backend.Count {
@@ -147,7 +147,7 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 		}
 		return d
 	}
-	now := hitsOf(int64(before) + by)
+	now := hitsOf(int64(before) + delta)
 	d.Allowed, d.Remaining = true, capacity-min(now, capacity)
 	if c.Op == backend.Count && !window.Fits(now, size, capacity) {
 		d.NextIn = rest

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// heartbeatPause is how long after a heartbeat the next one follows at most, and four fifths of it at least.
-	heartbeatPause = 5 * time.Second
-	// heartbeatLife is for how long after its last heartbeat a replica counts as alive: two may be lost.
-	heartbeatLife = 15 * time.Second
-	// quickHeartbeats is how many heartbeats at the start are a second apart.
-	quickHeartbeats = 4
-	// heartbeatTimeout is how long a heartbeat may take.
-	heartbeatTimeout = time.Second
+	// presenceInterval is how long after a heartbeat the next one follows at most, and four fifths of it at least.
+	presenceInterval = 5 * time.Second
+	// presenceTTL is for how long after its last heartbeat a replica counts as alive: two may be lost.
+	presenceTTL = 15 * time.Second
+	// quickUpdates is how many heartbeats at the start are a second apart.
+	quickUpdates = 4
+	// presenceTimeout is how long a heartbeat may take.
+	presenceTimeout = time.Second
 )
 
 // presence tells Redis that this process lives, counts the others, and compares the library. Heartbeats are fields of
@@ -48,16 +48,16 @@ func newPresence(s *Store) *presence {
 	return &presence{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
 }
 
-func (p *presence) begin() {
+func (p *presence) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	p.done.Go(func() {
 		for sent := 0; ctx.Err() == nil; {
 			wait := time.Second
-			if n, err := p.beat(ctx); err == nil {
+			if n, err := p.update(ctx); err == nil {
 				p.noteAlive(n, time.Now())
-				if sent++; sent >= quickHeartbeats { // others may start at the same time
-					wait = heartbeatPause - mathrand.N(heartbeatPause/5)
+				if sent++; sent >= quickUpdates { // others may start at the same time
+					wait = presenceInterval - mathrand.N(presenceInterval/5)
 				}
 			} else {
 				p.since = time.Time{}
@@ -78,7 +78,7 @@ func (p *presence) noteAlive(alive int, now time.Time) {
 	if p.since.IsZero() {
 		p.since = now
 	}
-	if now.Sub(p.since) < heartbeatPause {
+	if now.Sub(p.since) < presenceInterval {
 		alive = max(alive, int(p.alive.Load()))
 	} else {
 		p.all.Store(true)
@@ -86,12 +86,12 @@ func (p *presence) noteAlive(alive int, now time.Time) {
 	p.alive.Store(int64(alive))
 }
 
-// beat sends a heartbeat, by commands that counting needs too, returns how many processes live, and removes old fields.
-func (p *presence) beat(ctx context.Context) (alive int, err error) {
+// update sends a heartbeat, by commands that counting needs too, returns how many processes live, and removes old fields.
+func (p *presence) update(ctx context.Context) (alive int, err error) {
 	if p.store.Away(replicasKey) {
 		return 0, ErrUnavailable
 	}
-	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
 	now := goredis.NewTimeCmd(ctx, "time")
 	// This reads up to thousands of fields, by a right that counting needs, too.
@@ -110,10 +110,10 @@ func (p *presence) beat(ctx context.Context) (alive int, err error) {
 		last, err := strconv.ParseInt(fields[i], 10, 64)
 		age := now.Val().Sub(time.UnixMilli(last))
 		switch {
-		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
+		case err != nil, age < -presenceTTL, age > 2*presenceTTL: // ahead, after a failover between clocks
 			gone = append(gone, name)
 			delete(p.seen, name)
-		case age > heartbeatLife: // the field stays until all others have read it
+		case age > presenceTTL: // the field stays until all others have read it
 			delete(p.seen, name)
 		default:
 			p.seen[name] = time.Now()
@@ -124,7 +124,7 @@ func (p *presence) beat(ctx context.Context) (alive int, err error) {
 		p.store.servers.AddLoss()
 	}
 	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, p.name, now.Val().UnixMilli()),
-		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * heartbeatLife).Milliseconds())}
+		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * presenceTTL).Milliseconds())}
 	if len(gone) > 2 {
 		commands = append(commands, goredis.NewIntCmd(ctx, gone...))
 	}
@@ -137,12 +137,12 @@ func (p *presence) beat(ctx context.Context) (alive int, err error) {
 
 // others returns how many others live. One without a field may live: its server may have restarted empty.
 func (p *presence) others(now time.Time) int {
-	maps.DeleteFunc(p.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
+	maps.DeleteFunc(p.seen, func(_ string, last time.Time) bool { return now.Sub(last) > presenceTTL })
 	return len(p.seen)
 }
 
-// end ends the heartbeats. For the others this process lives until its last one has grown old.
-func (p *presence) end() {
+// stopAndWait ends the heartbeats. For the others this process lives until its last one has grown old.
+func (p *presence) stopAndWait() {
 	p.stop()
 	p.done.Wait()
 }

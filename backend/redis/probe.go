@@ -54,7 +54,7 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 
 // logCallMode logs a server's call mode if it changed, but not while it takes no writes: the probe's error says so.
 func (s *Store) logCallMode(server string, mode pipeline.CallMode) {
-	if mode.Full() || !s.logged.Due(server, mode.Command+mode.Foreign, 0) {
+	if mode.TakesNoWrites() || !s.logged.Due(server, mode.Command+mode.Foreign, 0) {
 		return
 	}
 	log := s.servers.Config.Log.With("server", server, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)

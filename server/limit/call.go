@@ -20,7 +20,7 @@ type Call struct {
 	pending   []pending // of each check
 	checks    []backend.Check
 	decisions []backend.Decision
-	refunds   backend.Part // what a refused request gives back
+	refunds   backend.Subset // what a refused request gives back
 	keys      []byte
 	ownLimits []descriptors.Limit // overrides, and what is left of limits that others replace in part
 	replaced  []string            // names of limits that others replace

@@ -241,7 +241,7 @@ func (m *mover) measure(ctx context.Context, from *Store, p history.Partition, i
 	records, _, err := from.readRecords(ctx, p, ids)
 	for i := 0; i < len(records) && err == nil; i++ {
 		var dumps pipeline.Reply
-		dumps, err = pipeline.Run(ctx, m.servers, topology.At{Node: from.pinned.node}, m.scripts.dump, records[i].allKeys())
+		dumps, err = pipeline.Run(ctx, m.servers, topology.Destination{Node: from.pinned.node}, m.scripts.dump, records[i].allKeys())
 		bytes += size(dumps)
 	}
 	return bytes, err
@@ -353,7 +353,7 @@ func (m *mover) store(ctx context.Context) error {
 
 // read returns what keys of a node hold.
 func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, keys)
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, keys)
 	for i := range keys {
 		held = append(held, item[string](reply, i))
 	}
@@ -363,6 +363,6 @@ func (m *mover) read(ctx context.Context, node string, keys ...string) (held []s
 // swap changes what a key of a node holds from one value to another, "" being no key, and has it last for a time, 0 for
 // ever. It returns what the key then holds.
 func (m *mover) swap(ctx context.Context, node, key, from, to string, lasts time.Duration) (held string, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
 	return item[string](reply, 0), err
 }

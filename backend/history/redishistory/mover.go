@@ -88,7 +88,7 @@ func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone str
 func (m *mover) durable(ctx context.Context, node string) error {
 	targets := make(map[string]uint64)
 	for begin := time.Now(); ; {
-		answer, err := pipeline.Do(ctx, m.servers, topology.At{Node: node}, "info")
+		answer, err := pipeline.Do(ctx, m.servers, topology.Destination{Node: node}, "info")
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 // copyKeys copies keys of a partition as they are. Those of a series are small.
 func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys ...string) error {
 	for some := range slices.Chunk(keys, dumpSize) {
-		dumps, err := pipeline.Run(ctx, m.servers, topology.At{Node: one.From}, m.scripts.dump, some)
+		dumps, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: one.From}, m.scripts.dump, some)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (m *mover) copyTo(ctx context.Context, one *MovedPartition, keys []string, 
 
 // put runs a command on keys of a partition, while the state is a mover's.
 func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, command string, args ...any) error {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
 		append([]any{state, command}, args...)...)
 	if err == nil && item[string](reply, 0) != "put" {
 		err = fmt.Errorf("partition %d at %s is another mover's: %q", p, node, item[string](reply, 1))

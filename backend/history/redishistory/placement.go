@@ -257,7 +257,7 @@ func (s *Store) placement(ctx context.Context, name string, textAndVersion ...an
 	if _, err := s.servers.Join(url); err != nil {
 		return "", err
 	}
-	reply, err := pipeline.Run(ctx, s.servers, topology.At{Node: name}, s.scripts.placement, []string{placementKey}, textAndVersion...)
+	reply, err := pipeline.Run(ctx, s.servers, topology.Destination{Node: name}, s.scripts.placement, []string{placementKey}, textAndVersion...)
 	return item[string](reply, 0), err
 }
 

@@ -155,7 +155,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 		if r, err = s.route(ctx, p); err != nil {
 			break
 		}
-		reply, err = pipeline.Run(ctx, s.servers, topology.At{Key: []byte(partitionKey(p)), Node: r.node}, script,
+		reply, err = pipeline.Run(ctx, s.servers, topology.Destination{Key: []byte(partitionKey(p)), Node: r.node}, script,
 			append([]string{formatKey(p)}, keys...), append([]any{r.format(), s.c.Now()}, args...)...)
 		again = s.follow(ctx, p, r, reply, err, begin)
 	}

@@ -74,7 +74,7 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	if len(items) != c.requests {
 		return Final, errUnreadable
 	}
-	text, ok := items[r.State.item].(string)
+	text, ok := items[r.State.index].(string)
 	if !ok {
 		return Final, errUnreadable
 	}

@@ -73,7 +73,7 @@ func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.indexes, c.payloads = c.indexes[:0], c.payloads[:0]
 	c.args = append(c.args, mode.Command, mode.Name, len(requests))
 	for i, r := range requests {
-		r.State.Command, r.State.item = c, i
+		r.State.Command, r.State.index = c, i
 		c.args = append(c.args, (*Blob)(&r.State.Key))
 		c.indexes = append(c.indexes, c.indexOf(&r.State.Payload))
 	}

@@ -26,7 +26,7 @@ const (
 
 // Pipeline decides checks on servers. Its methods may be called by any number of goroutines.
 type Pipeline struct {
-	engine  *outbound.Engine[Query]
+	engine  *outbound.Engine[RequestState]
 	servers *topology.Servers
 	codec   Codec
 	script  *Script // nil where none is needed
@@ -58,13 +58,13 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, stopping: make(chan struct{})}
 	p.engine = outbound.New(outbound.Config{
 		ErrUnavailable: ErrUnavailable, Timeout: servers.Config.Timeout, Pace: pace, Trace: trace}, engineCodec{p})
-	p.health = newHealth(servers, p.engine.Tell)
-	servers.OnNodeChange(p.engine.Tell)
+	p.health = newHealth(servers, p.engine.Broadcast)
+	servers.OnNodeChange(p.engine.Broadcast)
 	return p
 }
 
-// Watch begins to probe the servers in the background, until Close.
-func (p *Pipeline) Watch(probe Probe) { p.health.begin(probe) }
+// StartProbes begins to probe the servers in the background, until Close.
+func (p *Pipeline) StartProbes(probe Probe) { p.health.start(probe) }
 
 // Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
 // run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
@@ -125,9 +125,9 @@ func (p *Pipeline) retire(now time.Time) {
 	defer p.peersMu.Unlock()
 	for client, one := range p.peers.Range {
 		one := one.(*peer)
-		if one.server.Retire(now, func() bool { return topology.Left(one.client) }) {
+		if one.server.Retire(now, func() bool { return topology.Closed(one.client) }) {
 			p.peers.Delete(client)
-			p.engine.Tell()
+			p.engine.Broadcast()
 			if one.meter != nil {
 				one.meter.Gone()
 			}

@@ -42,7 +42,7 @@ type countedConn struct {
 // Read reads what comes, unless it is damaged: then the connection ends.
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if damaged := c.replies.follow(p[:n]); damaged != nil {
+	if damaged := c.replies.scan(p[:n]); damaged != nil {
 		return 0, damaged // go-redis closes what it cannot read
 	}
 	return n, err

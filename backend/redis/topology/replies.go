@@ -22,8 +22,8 @@ type replies struct {
 	elements, lists int  // of this reply: those that have not come, all
 }
 
-// follow reads on. After an error it is of no more use.
-func (r *replies) follow(p []byte) error {
+// scan reads on. After an error it is of no more use.
+func (r *replies) scan(p []byte) error {
 	for len(p) > 0 {
 		if n := min(r.text, len(p)); n > 0 {
 			p, r.text = p[n:], r.text-n

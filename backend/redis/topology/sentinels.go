@@ -41,8 +41,8 @@ func newSentinels(c Config) *sentinels {
 	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
-// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
-func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
+// checkConns has every connection checked. The hook of the primary's client takes that away from those to the primary.
+func (s *sentinels) checkConns(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)

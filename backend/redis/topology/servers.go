@@ -124,7 +124,7 @@ func (s *Servers) OnNodeChange(f func()) {
 	if s.ring != nil {
 		s.ring.mu.Lock()
 		defer s.ring.mu.Unlock()
-		s.ring.changed = append(s.ring.changed, f)
+		s.ring.onChange = append(s.ring.onChange, f)
 	}
 }
 
@@ -137,14 +137,14 @@ func (s *Servers) NodeLost(name string) bool {
 	return n != nil && n.missed.Load() >= maxMissed
 }
 
-// At is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
-type At struct {
+// Destination is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
+type Destination struct {
 	Key  []byte
 	Node string
 }
 
 // Locate returns the client of the server that a request is for, nil with an error.
-func (s *Servers) Locate(at At) (*goredis.Client, error) {
+func (s *Servers) Locate(at Destination) (*goredis.Client, error) {
 	if at.Node == "" {
 		return s.topology.Owner(at.Key)
 	}

@@ -21,25 +21,25 @@ const (
 // String returns the reason's name in metrics.
 func (r Reason) String() string { return [Reasons]string{"none", "late", "down", "refused", "busy"}[r] }
 
-// Away is the Err of a decision that a store did not make. If the reason is Down or Busy, the check was not counted;
+// UnavailableError is the Err of a decision that a store did not make. If the reason is Down or Busy, the check was not counted;
 // else that is unknown.
-type Away struct {
+type UnavailableError struct {
 	Reason Reason
 	Err    error
 }
 
 // Error returns the text of Err.
-func (a *Away) Error() string { return a.Err.Error() }
+func (a *UnavailableError) Error() string { return a.Err.Error() }
 
 // Unwrap returns Err.
-func (a *Away) Unwrap() error { return a.Err }
+func (a *UnavailableError) Unwrap() error { return a.Err }
 
 // ReasonOf returns the reason in a decision's Err: Late if the error has none, 0 if it is nil.
 func ReasonOf(err error) Reason {
 	if err == nil {
 		return 0
 	}
-	if a := (*Away)(nil); errors.As(err, &a) {
+	if a := (*UnavailableError)(nil); errors.As(err, &a) {
 		return a.Reason
 	}
 	return Late
