@@ -155,9 +155,9 @@ type Store interface {
 	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
 	// damaged.
 	Query(ctx context.Context, q Query, yield func(Series) error) error
-	// Settle returns nil once no failover of servers can make the store forget what it has acknowledged. Its error names
+	// WaitReplicated returns nil once no failover of servers can make the store forget what it has acknowledged. Its error names
 	// the servers that still may when ctx ends.
-	Settle(ctx context.Context) error
+	WaitReplicated(ctx context.Context) error
 	// Close closes the store. It must be the last call.
 	Close() error
 }

@@ -74,7 +74,7 @@ func (p *parser) limitField(m mapping, name string) *yaml.Node {
 
 // warnOfLimits warns of limits that cannot have envoyproxy/ratelimit's keys where others do, and of logs without a bound.
 func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
-	if p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain() {
+	if p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.FitsRatelimit() {
 		p.warnf(m.node, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
 			"the right to run scripts. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
 	}

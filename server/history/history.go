@@ -43,7 +43,7 @@ const maxPoints = 10_000 // how many buckets a series may be cut into
 
 // question is one about the history, as [History.read] reads it from parameters.
 type question struct {
-	history.Question
+	history.RangeQuery
 	mergeValues bool   // adds up the values of a rule
 	mergeRules  bool   // adds up all rules, and their values
 	by          string // what to rank by: hits, or an outcome
@@ -76,7 +76,7 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 		return nil, refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps(inRange, step),
 			stepName(step), maxPoints)
 	}
-	return &question{Question: history.Question{
+	return &question{RangeQuery: history.RangeQuery{
 		Query: history.Query{Domain: p.optional("domain"), Path: p.optional("path"), Value: p.optional("value"), Outcomes: outcomes},
 		Range: inRange, Points: points, Step: step, Zone: zone,
 	}, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows, now: now.Unix()}, nil

@@ -86,8 +86,8 @@ func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 	if err == nil {
 		err = m.plan(ctx, rendezvous(targets))
 	}
-	if err == nil && s.Planned != nil {
-		s.Planned(len(m.result.Partitions))
+	if err == nil && s.OnPlan != nil {
+		s.OnPlan(len(m.result.Partitions))
 	}
 	if err == nil && !c.DryRun {
 		err = m.work(ctx, targets)
@@ -212,7 +212,7 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
-			from := m.view(one.From, m.states[one.From][i])
+			from := m.storeAt(one.From, m.states[one.From][i])
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 				return err
@@ -279,8 +279,8 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 		if err := m.move(ctx, &m.result.Partitions[i]); err != nil {
 			return err
 		}
-		if m.Visited != nil {
-			m.Visited()
+		if m.OnVisit != nil {
+			m.OnVisit()
 		}
 	}
 	goal := rendezvous(targets)

@@ -144,7 +144,7 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 		return nil
 	}
 	score := r.score(&s.c.Keep)
-	if r.gone = len(r.chunks) == 0 && after.Gone(r.id); r.gone {
+	if r.gone = len(r.chunks) == 0 && after.FullyExpired(r.id); r.gone {
 		score = ""
 	}
 	err := s.change(ctx, r, s.scripts.change, keys, now, r.version, r.name, score, int64(after.Points)-int64(r.Points),

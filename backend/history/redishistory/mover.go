@@ -101,7 +101,7 @@ func (m *mover) durable(ctx context.Context, node string) error {
 		if time.Since(begin) > lockTime/3 || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(settlePause)
+		time.Sleep(replicaPollInterval)
 	}
 }
 
@@ -112,7 +112,7 @@ func (m *mover) copying() string { return format + " copying " + m.token }
 
 // copyAndCompare copies a partition that is fenced, and reads it on both sides.
 func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
-	p, from, to := one.Partition, m.view(one.From, m.fence()), m.view(one.To, m.copying())
+	p, from, to := one.Partition, m.storeAt(one.From, m.fence()), m.storeAt(one.To, m.copying())
 	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 		return err
@@ -226,7 +226,7 @@ var hashSeed = maphash.MakeSeed()
 
 // remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
 func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
-	at := m.view(node, state)
+	at := m.storeAt(node, state)
 	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
@@ -252,8 +252,8 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
-// view is the store as one node has a partition in some state, which follows nothing.
-func (m *mover) view(node, state string) *Store {
+// storeAt is the store as one node has a partition in some state, which follows nothing.
+func (m *mover) storeAt(node, state string) *Store {
 	_, token, _ := parseState(state)
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
 }

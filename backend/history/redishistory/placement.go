@@ -312,7 +312,7 @@ func (s *Store) refreshTable(ctx context.Context) {
 		return
 	}
 	defer s.ring.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	s.loadAgain(ctx)
 }

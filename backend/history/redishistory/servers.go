@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// watchInterval is the time between two checks of the servers. After the first one it is firstPause, doubled each
+	// pollInterval is the time between two checks of the servers. After the first one it is firstPause, doubled each
 	// time: one that is away may come back soon.
-	watchInterval, firstPause = 15 * time.Second, time.Second
-	watchTimeout              = 5 * time.Second
+	pollInterval, firstPause = 15 * time.Second, time.Second
+	pollTimeout              = 5 * time.Second
 )
 
-// watchServers finds out what endangers the history in the servers, and where its partitions are, until ctx ends.
-func (s *Store) watchServers(ctx context.Context) {
+// pollServers finds out what endangers the history in the servers, and where its partitions are, until ctx ends.
+func (s *Store) pollServers(ctx context.Context) {
 	runIDs := make(map[string]string) // by server
-	for pause := firstPause; ; pause = min(2*pause, watchInterval) {
+	for pause := firstPause; ; pause = min(2*pause, pollInterval) {
 		s.checkServers(ctx, runIDs)
 		s.refreshTable(ctx)
 		select {
@@ -34,7 +34,7 @@ func (s *Store) watchServers(ctx context.Context) {
 
 // checkServers asks all servers about themselves. One that does not answer or must not be asked is left out.
 func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
 		answer, err := do("info")
@@ -94,13 +94,13 @@ func parseInfo(answer any) map[string]string {
 	return info
 }
 
-// settlePause is the time between two looks at the offsets of replicas, which report them once a second.
-const settlePause = 50 * time.Millisecond
+// replicaPollInterval is the time between two looks at the offsets of replicas, which report them once a second.
+const replicaPollInterval = 50 * time.Millisecond
 
-// Settle returns nil once the replicas of all servers have what the servers had when it began to look at them, so that
+// WaitReplicated returns nil once the replicas of all servers have what the servers had when it began to look at them, so that
 // a failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names
 // the servers whose replicas were not seen to have it before ctx ended.
-func (s *Store) Settle(ctx context.Context) error {
+func (s *Store) WaitReplicated(ctx context.Context) error {
 	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its replication id
 	var last error                     // of the round before
 	for {
@@ -121,7 +121,7 @@ func (s *Store) Settle(ctx context.Context) error {
 			last = err
 		}
 		select {
-		case <-time.After(settlePause):
+		case <-time.After(replicaPollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), last)
 		}

@@ -59,20 +59,20 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	Visited func() // called after each partition that a job has looked at or moved, unless nil; to be set before the first
-	// Planned is called by Move with how many partitions it is to move, likewise.
-	Planned func(partitions int)
+	OnVisit func() // called after each partition that a job has looked at or moved, unless nil; to be set before the first
+	// OnPlan is called by Move with how many partitions it is to move, likewise.
+	OnPlan func(partitions int)
 
 	c       Config // with its defaults
 	servers *topology.Servers
 	scripts scripts
 	log     *slog.Logger
 
-	ring   ring
-	pinned *route // of a mover's view of one partition at one node, else nil
-	probed [history.Partitions]atomic.Bool
-	stop   context.CancelFunc
-	watch  sync.WaitGroup
+	ring    ring
+	pinned  *route // of a mover's view of one partition at one node, else nil
+	probed  [history.Partitions]atomic.Bool
+	stop    context.CancelFunc
+	polling sync.WaitGroup
 }
 
 var _ history.Store = (*Store)(nil)
@@ -108,7 +108,7 @@ func Open(c Config) (*Store, error) {
 	s := &Store{c: c, servers: servers, scripts: newScripts(), log: c.Redis.Log, stop: stop}
 	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
 	if !s.c.ReadOnly {
-		s.watch.Go(func() { s.watchServers(ctx) })
+		s.polling.Go(func() { s.pollServers(ctx) })
 	}
 	return s, nil
 }
@@ -116,7 +116,7 @@ func Open(c Config) (*Store, error) {
 // Close ends all connections.
 func (s *Store) Close() error {
 	s.stop()
-	s.watch.Wait()
+	s.polling.Wait()
 	return s.servers.Close()
 }
 

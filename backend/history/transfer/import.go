@@ -14,9 +14,9 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// batching is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
+// batchVersion is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
 // file must be another writer's.
-const batching = "weir import 3\n"
+const batchVersion = "weir import 3\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
 // first is counted. A file that no run has begun must have no row that looks counted, unless to says otherwise.
@@ -38,10 +38,10 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 	}
 	writer := "import-" + hex.EncodeToString(hash[:16])
 	if err == nil {
-		all.Alike, all.Begun, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
+		all.LookCounted, all.Resumed, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
 	}
-	if err == nil && all.Alike > 0 && !to.Add {
-		err = fmt.Errorf("%d of its %d rows %w", all.Alike, all.Rows, errAlike)
+	if err == nil && all.LookCounted > 0 && !to.Add {
+		err = fmt.Errorf("%d of its %d rows %w", all.LookCounted, all.Rows, errAlike)
 	}
 	if err != nil {
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
@@ -53,7 +53,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		to.All.Store(int64(all.Rows))
 	}
 	l := NewLoader(ctx, to, writer)
-	l.loaded.Alike = all.Alike
+	l.loaded.LookCounted = all.LookCounted
 	rehash, err := readFile(file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
@@ -118,7 +118,7 @@ func readFile(file io.ReadSeeker, to *Target, now time.Time, visit func(Row) err
 		return hash, fmt.Errorf("reading it again: %w", err)
 	}
 	hasher := sha256.New()
-	hasher.Write([]byte(batching))
+	hasher.Write([]byte(batchVersion))
 	err = readRows(io.TeeReader(file, hasher), now, to.Retention, visit)
 	return [sha256.Size]byte(hasher.Sum(nil)), err
 }
