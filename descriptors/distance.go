@@ -33,7 +33,7 @@ func (n *Nearest) Add(descriptor string) {
 
 // Distance returns how many letters must be added, left out, changed, or swapped with the next, to make b of a.
 func Distance(a, b string) int {
-	costs := make([][]int, len(a)+1) // the beginnings of a and b, by their lengths
+	costs := make([][]int, len(a)+1) // distances of the prefixes of a and b, by their lengths
 	for i := range costs {
 		costs[i] = make([]int, len(b)+1)
 		for j := range costs[i] {

@@ -39,7 +39,7 @@ type Keys struct {
 	Prefix string
 }
 
-// ratelimitMark begins a key of envoyproxy/ratelimit's on its way to a store, which takes it off: no key of weir's begins so.
+// ratelimitMark begins a key of envoyproxy/ratelimit's until a store removes it. No key of weir's begins with it.
 const ratelimitMark = '\x00'
 
 // RatelimitKey returns a key of envoyproxy/ratelimit's without the number of its window, and whether key is one: for such

@@ -12,7 +12,7 @@ const (
 	UnknownDomainName = "__unknown__"
 )
 
-// Found is what a configuration knows about a descriptor.
+// Found is the kind of a [Match].
 type Found uint8
 
 const (
@@ -114,8 +114,8 @@ func (c *Config) Enforces(domain string) bool {
 	return d != nil && d.enforces
 }
 
-// Place returns the place of a rule in a list of all that the configuration tells apart, or, for no rule (nil), that of
-// what no rule of the domain matches: 0 of all unknown domains.
+// Place returns the index of a rule's counters: one for each rule, one for each domain (a nil rule) for descriptors that no
+// rule matches, and 0 for all unknown domains.
 func (c *Config) Place(domain string, rule *Rule) int {
 	at := c.places[domain]
 	if rule != nil {

@@ -22,7 +22,7 @@ func (c *Config) MatchSet(domain string, set Descriptor) (Descriptor, Match) {
 	return ordered, c.Match(domain, ordered)
 }
 
-// orderSearch looks for the order in which entries reach a rule.
+// orderSearch searches for an order of entries that reaches a rule.
 type orderSearch struct {
 	best  *Rule
 	order Descriptor

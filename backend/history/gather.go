@@ -28,8 +28,8 @@ type Shape struct {
 type Gathered struct {
 	Shape
 	Stored     Extent     // of the series that can be read, of all shapes that were tried
-	Met        Extent     // of the same, in this shape
-	Found      bool       // a series that was asked for, with hits in the range or not
+	Met        Extent     // of the same series, in this shape
+	Found      bool       // a series matches, with hits in the range or not
 	Unreadable Unreadable // those left out
 }
 

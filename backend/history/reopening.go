@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Reopening is a [Store] that may not be open yet, as a file that another process still holds. Until it is, all its
-// methods fail with the reason. Its methods may be called by any number of goroutines after the first Open.
+// Reopening is a [Store] that can be opened later, such as a file that another process still locks. Until then all its
+// methods fail with the reason. After the first Open they may be called by any number of goroutines.
 type Reopening struct {
 	open  func() (Store, error)
 	log   *slog.Logger

@@ -31,14 +31,14 @@ type request = outbound.Request[check]
 type check struct {
 	backend.Check                  // with a copy of its limits, and without its key
 	name          []byte           // of the key in memcached
-	isNumber      bool             // the key is envoyproxy/ratelimit's, a number
-	window        ratelimit.Window // of a plain one
-	missing       bool             // a number was not there
-	tries         int              // exchanges that it took part in
+	isNumber      bool             // the key is envoyproxy/ratelimit's
+	window        ratelimit.Window // of a number
+	missing       bool             // the last incr found no key, or the last add found one
+	tries         int              // number of exchanges so far
 	decision      backend.Decision
 }
 
-// exchange is the connection of a queue, and what is asked on it now. All checks of a key go through one queue, so that
+// exchange is the connection of a queue, and its present batch. All checks of a key go through one queue, so that
 // exchanges of one process never race for the key, and its checks stay in order.
 type exchange struct {
 	server  *server
@@ -49,12 +49,12 @@ type exchange struct {
 	text    []byte  // of a value
 }
 
-// group is what an exchange asks about a key.
+// group is the checks of a key in an exchange.
 type group struct {
 	name     []byte
 	requests []*request
-	written  bool // what may count was sent
-	done     bool // the checks are answered, or will be asked again: the exchange has none of this any more
+	written  bool // a counting command reached the socket
+	done     bool // the checks are answered or requeued
 }
 
 // Exchange asks the server about a batch, and answers its requests or lets the next batch ask again.
@@ -102,7 +102,7 @@ func (x *exchange) join(r *request) {
 	n := len(*groups)
 	*groups = slices.Grow(*groups, 1)[:n+1]
 	g := &(*groups)[n]
-	*g = group{name: r.State.name, requests: append(g.requests[:0], r)} // in the room of a former one
+	*g = group{name: r.State.name, requests: append(g.requests[:0], r)} // reuses the memory of an old group
 }
 
 // unfinished lists the groups whose checks are not settled yet.
@@ -133,7 +133,7 @@ func (x *exchange) finishRefused(g *group, err error) error {
 	return nil
 }
 
-// repeat lets the next batch ask about a group, of which nothing is counted.
+// repeat requeues the checks of a group that were not counted.
 func (x *exchange) repeat(g *group) {
 	g.done = true
 	for _, r := range g.requests {

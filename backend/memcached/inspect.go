@@ -25,7 +25,7 @@ func (s *Store) command(ctx context.Context, name string, at place, read func(c 
 	return nil
 }
 
-// readAt reads a value, and lets take have it if it is there.
+// readAt reads a value, and calls take with it if it exists.
 func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
 	return s.command(ctx, "gets", at, func(c *conn) error { return c.readOne(take) })
 }
@@ -132,5 +132,5 @@ func (s *Store) Servers() map[string]backend.ServerState {
 // Notify is that of [backend.Health].
 func (s *Store) Notify(c chan<- struct{}) { s.engine.Notify(c) }
 
-// Replicas knows of none: memcached lists no keys by which processes could find each other.
+// Replicas returns 0: memcached cannot list keys, so processes cannot find each other.
 func (s *Store) Replicas() (alive int, all bool) { return 0, false }

@@ -17,12 +17,12 @@ const statsInterval = 10 * time.Second
 
 var errRemoved = errors.New("the SRV record no longer names this server")
 
-// server is one memcached, and what is known of it.
+// server is one memcached server.
 type server struct {
 	*outbound.Server[check]
 	store  *Store
-	id     uint64      // by which it is chosen
-	everUp atomic.Bool // it has shown once that it can count
+	id     uint64      // hash of its name, for rendezvous hashing
+	everUp atomic.Bool // it could count at least once
 
 	lastStats map[string]uint64 // used by Ping alone, as is evicting
 	evicting  bool              // there were evictions between the last two reads
@@ -39,7 +39,7 @@ func (s *Store) open(name string) *server {
 	return srv
 }
 
-// outcomeOf returns what an exchange shows that ended with an error.
+// outcomeOf returns the outcome of an exchange that ended with err.
 func outcomeOf(err error) outbound.Outcome {
 	var op *net.OpError
 	switch {
@@ -67,7 +67,7 @@ func (srv *server) Changed(_, after outbound.State, why error) {
 	}
 }
 
-// noteUp notes that the server has shown that it can count.
+// noteUp records that the server can count.
 func (srv *server) noteUp() {
 	if !srv.everUp.Swap(true) {
 		srv.log().Info("memcached is ready")

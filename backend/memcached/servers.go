@@ -32,7 +32,7 @@ type serverList []*server
 type place struct {
 	server *server
 	name   []byte // of the key there
-	hash   uint64 // by which one of the server's queues is chosen
+	hash   uint64 // chooses one of the server's queues
 }
 
 const (
@@ -53,8 +53,8 @@ func (l serverList) placeOwn(text, key []byte, suffix string) ([]byte, place) {
 	return text, place{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
 }
 
-// placeRatelimit places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
-// take, for which that program limits nothing, is replaced and placed as one of weir's own.
+// placeRatelimit places a key of envoyproxy/ratelimit in a window. It appends the name to text. A name that memcached
+// refuses, for which that program limits nothing, becomes one of weir's own.
 func (l serverList) placeRatelimit(text, stem []byte, w ratelimit.Window) ([]byte, place) {
 	from := len(text)
 	text = w.AppendKey(text, stem)
@@ -138,7 +138,7 @@ func (s *Store) follow(ctx context.Context) {
 	}
 }
 
-// use makes these the servers, for one caller at a time. Those that stay keep their connections; keys that move to another leave their counts.
+// use sets the servers, for one caller at a time. Remaining servers keep their connections; keys that move lose their counts.
 func (s *Store) use(names []string) {
 	before := *s.servers.Load()
 	byName := make(map[string]*server)

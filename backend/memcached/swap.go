@@ -43,8 +43,8 @@ func (x *exchange) readValues() error {
 	return err
 }
 
-// decide decides the checks of a key on its value, one after the other, and sends the new value unless it is the same:
-// a denial or a look changes nothing.
+// decide decides the checks of a key on its value, one after the other, and writes the value if it has changed.
+// Denials and looks do not change it.
 func (x *exchange) decide(g *group, found value) {
 	var e entry
 	if found.name != nil {

@@ -22,9 +22,9 @@ const (
 
 // entry is the content of a value.
 type entry struct {
-	at         window.Instant // when, by the clock of the key
+	at         window.Instant // time of writing, by the clock of the key
 	states     window.States
-	readStates []byte // the states as they were read
+	readStates []byte // the encoded states, as read
 }
 
 // read reads a value.
@@ -53,8 +53,8 @@ func (e *entry) append(dst []byte) []byte {
 	return dst
 }
 
-// clock returns the key's time: that of the last write where it is ahead by up to the skew, so that time does not run
-// backwards between processes, else this process's. States that are further ahead are moved back to it.
+// clock returns the key's time: the time of the last write if that is ahead by up to the skew, so that time does not run
+// backwards between processes; else this process's, to which states that are further ahead move back.
 func (e *entry) clock(s *Store) window.Instant {
 	now := window.At(s.config.now())
 	switch ahead := time.Duration(e.at-now) * time.Microsecond; {

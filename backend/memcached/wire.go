@@ -169,7 +169,7 @@ func (c *conn) readValue() (v value, err error) {
 	return v, nil
 }
 
-// readOne reads the answer to gets for one name, and lets take have the value that is there.
+// readOne reads the answer to gets for one name, and calls take with the value if it exists.
 func (c *conn) readOne(take func(data []byte) error) error {
 	v, err := c.readValue()
 	if err != nil || v.name == nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/weirproxy/weir/backend/redis/script"
 )
 
-// publishedTTL is how long what a process has said of a key counts, by the clock of Redis.
+// publishedTTL is how long a published value counts, by the clock of Redis.
 const publishedTTL = 15 * time.Second
 
-// Publish returns what others have said lately of a key of counters, by their names, and then leaves what a process says,
-// nothing if it is "". It takes the rights that counting takes.
+// Publish publishes a process's value for a counter's key, or removes it if it is "", and returns the values of other
+// processes by their names. It needs only the ACL rights of counting.
 func (s *Store) Publish(ctx context.Context, key, name, value string) (map[string]string, error) {
 	hash := publishedKey(key)
 	if s.Away(hash) {
@@ -46,7 +46,7 @@ func (s *Store) Publish(ctx context.Context, key, name, value string) (map[strin
 	return others, s.Ask(ctx, hash, commands...)
 }
 
-// publishedKey is where processes say something of a key of counters.
+// publishedKey returns the hash with the published values for a counter's key.
 func publishedKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return script.KeyOf(hex.EncodeToString(sum[:8]), "quota")

@@ -15,10 +15,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// byUnit counts checks whose limits are all per second in the second Redis, all others, mixed ones too, in the first.
+// byUnit counts checks whose limits are all per second in the special store, all others, mixed ones too, in the main one.
 type byUnit struct{ pair }
 
-// PerSecond makes a store of one for limits per second, and one for all others.
+// PerSecond makes one store of two: perSecond counts limits per second, main all others.
 func PerSecond(main, perSecond Counters) Counters { return byUnit{pair{main, perSecond}} }
 
 func perSecond(limits []descriptors.Limit) bool {
@@ -35,12 +35,12 @@ func (s byUnit) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return s.store(perSecond(limits)).Inspect(ctx, key, limits)
 }
 
-// Reset forgets a key in both stores: it may have had a limit of another unit.
+// Reset removes a key from both stores: it may have had a limit of another unit.
 func (s byUnit) Reset(ctx context.Context, key []byte) error {
 	return errors.Join(s.main.Reset(ctx, key), s.special.Reset(ctx, key))
 }
 
-// byFormat counts keys of envoyproxy/ratelimit in the first store, weir's in the second, on the same servers.
+// byFormat counts keys of envoyproxy/ratelimit in the main store, weir's in the special one, on the same servers.
 type byFormat struct{ pair }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
@@ -81,10 +81,10 @@ func (s byFormat) Reset(ctx context.Context, key []byte) error {
 	return s.store(ofWeir(key)).Reset(ctx, key)
 }
 
-// pair is two stores as one.
+// pair is two stores as one: each check goes to one of them.
 type pair struct{ main, special Counters }
 
-// store returns one of the stores. A [Store] that was only made begins.
+// store returns one of the stores. It starts a special [Store] that has not started yet.
 func (p pair) store(special bool) Counters {
 	if !special {
 		return p.main
@@ -95,7 +95,7 @@ func (p pair) store(special bool) Counters {
 	return p.special
 }
 
-// decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
+// decide sends each check to its store, to both stores at the same time.
 func (p pair) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, isSpecial func(*backend.Check) bool) error {
 	specials := 0
 	for i := range checks {

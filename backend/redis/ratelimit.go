@@ -20,8 +20,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
-// command that counts it, or takes back what went too far, and one that sets the TTL.
+// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check sends
+// INCRBY, for its hits or for a correction, and EXPIRE.
 type ratelimitCodec struct {
 	store      *Store
 	keys       ratelimit.Keys
@@ -34,10 +34,10 @@ type ratelimitCount struct {
 	add        int64         // what the check adds
 	timeLeft   time.Duration // of the window
 	look       bool
-	after      int64             // what the key held once the check was counted
-	correction int64             // what is still to be added, since that went too far
-	hasTTL     bool              // the key has its TTL, or none is to be had
-	expire     *pipeline.Command // what sets it
+	after      int64             // value of the key after the check
+	correction int64             // still to be added, see [ratelimit.Correction]
+	hasTTL     bool              // the key has a TTL, or needs none
+	expire     *pipeline.Command // sets the TTL
 }
 
 func countOf(r *pipeline.Request) *ratelimitCount { return r.State.CodecState.(*ratelimitCount) }
@@ -78,7 +78,7 @@ func (p *ratelimitCodec) Write(b *pipeline.Batch, requests []*pipeline.Request) 
 
 const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
-// Read notes the state of a check. One that is counted and needs more is unfinished.
+// Read records the replies to a check. A counted check that must send more is unfinished.
 func (p *ratelimitCodec) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
 	n := countOf(r)
 	switch {
@@ -115,7 +115,7 @@ func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipe
 	case c.Written && errors.Is(err, goredis.Nil): // the key is not there
 		r.State.Counted, n.hasTTL = true, true
 		return pipeline.Answered, nil
-	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be
+	case err != nil && c.Written && overflow(err): // the counter is full: nothing was added
 		r.State.Counted, n.after = true, math.MaxInt64
 		if n.add < 0 {
 			n.after = math.MinInt64
@@ -153,7 +153,7 @@ func overflow(err error) bool { return strings.Contains(err.Error(), "would over
 
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
-// readCorrection reads the reply to what takes a count back. It is not sent again if it may have run.
+// readCorrection reads the reply to a correction. It is not sent again if it may have run.
 func readCorrection(n *ratelimitCount, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {

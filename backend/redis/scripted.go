@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// scriptInspector is keys of weir: a hash for each descriptor, which the script counts in.
+// scriptInspector inspects keys of weir: a hash for each descriptor, which the script counts in.
 type scriptInspector struct{ *Store }
 
 // Inspect reads the windows of a key, and looks at its logs and token buckets, by the clock of its server.

@@ -1,8 +1,8 @@
 // Package redis counts in Redis servers that all replicas of weir share. README.md draws a check's way through it,
 // KEYS.md what the servers hold.
 //
-// Package topology knows which server owns a key, package pipeline brings questions there, each at most once, and this
-// package makes the questions: the script of package script, or the INCRBYs that package ratelimit decides by.
+// Package topology knows which server owns a key, package pipeline sends commands there, each at most once, and this
+// package makes the commands: calls of package script's script, or INCRBYs that package ratelimit decides by.
 package redis
 
 import (
@@ -35,7 +35,7 @@ type Store struct {
 	backend.Inspector // of this kind of keys
 
 	servers  *topology.Servers
-	script   *pipeline.Script // nil where none is needed
+	script   *pipeline.Script // nil for keys of envoyproxy/ratelimit
 	presence *presence        // of this process, among the replicas
 	now      func() time.Time // nil but in tests
 
@@ -113,7 +113,7 @@ func newRatelimit(servers *topology.Servers, c Config, keys ratelimit.Keys) *Sto
 
 // Close is that of [backend.Counter].
 func (s *Store) Close() error {
-	s.startOnce.Do(func() {}) // nothing begins any more
+	s.startOnce.Do(func() {}) // start does nothing from now on
 	s.presence.stopAndWait()
 	return s.Pipeline.Close()
 }

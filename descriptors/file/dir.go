@@ -37,7 +37,7 @@ type Dir struct {
 
 	path   string
 	log    *slog.Logger
-	reload chan struct{} // has a token if Reload was called
+	reload chan struct{} // has a token after Reload was called
 	loader yaml.Loader
 }
 
@@ -73,7 +73,7 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	d.loader.OnError = d.OnError
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var lastLoaded snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
+	var lastLoaded snapshot // in force or not; the zero value equals no other snapshot
 	last, waited := d.scan(), 0
 	if d.load(last, apply, 0) {
 		lastLoaded = last

@@ -74,7 +74,7 @@ type mapping struct {
 	in         *keySet
 	fields     map[string]field // by the keys that the kind has
 	unknown    []*yaml.Node     // all other keys
-	duplicates [][2]*yaml.Node  // keys that hold instead of one that was given before
+	duplicates [][2]*yaml.Node  // repeated keys, each with the one that it overrides
 }
 
 type field struct {

@@ -23,7 +23,7 @@ type LastGood struct {
 	domainOf map[string]string         // the domain of each file that is there, as it was last known
 }
 
-// domainVersion is a domain as its files have it. Configurations share it: neither its tree nor its rules ever change.
+// domainVersion is a domain at one state of its files. Configurations share it, so its tree and rules never change.
 type domainVersion struct {
 	domain *descriptors.Domain
 	files  []parsedFile // in the order of their names
@@ -87,7 +87,7 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 	return u
 }
 
-// assign makes a file one of a domain's, and returns the form that the domain has by now.
+// assign assigns a file to a domain, and returns the domain's new version.
 func (g *LastGood) assign(file, domain string) *domainVersion {
 	if g.domains[domain] == nil {
 		g.domains[domain] = &domainVersion{}
@@ -96,7 +96,7 @@ func (g *LastGood) assign(file, domain string) *domainVersion {
 	return g.domains[domain]
 }
 
-// assignUnread breaks the domains of the files of that name, or below it. It reports whether there was one.
+// assignUnread marks the domains of the file of that name, or of the files below it, as bad. It reports whether there was one.
 func (g *LastGood) assignUnread(name string, before *LastGood) (known bool) {
 	for file, domain := range before.domainOf {
 		if name != "" && name != "." && !strings.HasPrefix(file+"/", name+"/") {
@@ -110,7 +110,7 @@ func (g *LastGood) assignUnread(name string, before *LastGood) (known bool) {
 	return known
 }
 
-// keepFormerDomains keeps the former domain of a file that names a bad one now: nobody has deleted it.
+// keepFormerDomains keeps the old domain of a file that now names a bad one: nobody has deleted the old one.
 func (g *LastGood) keepFormerDomains(before *LastGood) {
 	for file, domain := range before.domainOf {
 		now := g.domains[g.domainOf[file]]

@@ -275,14 +275,14 @@ func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algo
 		"leave %s out", key, p.options.Algorithm, algorithm, key)
 }
 
-// replacement is a name that a limit stands in for, and where in its file it says so.
+// replacement is a name in a replaces list, and its place in a file.
 type replacement struct {
 	file       *parsedFile
 	path, name string
 	line       int
 }
 
-// replaces reads the names of the limits that a rate_limit of this name stands in for.
+// replaces reads the names of the limits that a rate_limit of this name replaces.
 func (p *parser) replaces(m mapping, own string) (names []string) {
 	n := m.get("replaces")
 	if n == nil || isNull(n) {

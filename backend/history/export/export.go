@@ -22,8 +22,8 @@ type Config struct {
 	Store history.Store
 	Log   *slog.Logger
 
-	KeepAcked time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
-	Interval  time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
+	KeepAcked time.Duration // how long acknowledged batches are kept, as a failover may lose them; a minute unless set
+	Interval  time.Duration // between flushes; 15 s unless set. Flushes are at multiples of it, so that each minute ends with one
 	Timeout   time.Duration // of one call of the store; 5 s unless set
 	MaxCells  int           // how many minutes of series may wait in all; 200,000 unless set
 }
@@ -157,9 +157,8 @@ func (e *Exporter) finish(ctx context.Context) {
 	}
 }
 
-// waitReplicated waits until a failover can forget nothing that was acknowledged: after the end nobody sends it again. What one
-// has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
-// forgotten.
+// waitReplicated waits until no failover can lose acknowledged batches: after the end nobody would send them again. Then
+// it asks for positions, and sends again what a failover has lost by then. The error says why batches may still be lost.
 func (e *Exporter) waitReplicated(ctx context.Context) error {
 	for e.anyOutbox(func(o *outbox) bool { return o.acked > 0 }) {
 		if err := e.config.Store.WaitReplicated(ctx); err != nil {
@@ -189,7 +188,7 @@ func (e *Exporter) makeDue(probe bool) {
 	}
 }
 
-// anyOutbox reports whether an outbox is of a kind.
+// anyOutbox reports whether kind is true for an outbox.
 func (e *Exporter) anyOutbox(kind func(*outbox) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

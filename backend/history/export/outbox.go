@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSums = 1024 // batches before those kept whose sums are remembered, to report what a store has lost of them
+	maxSums = 1024 // most sums of batches that are no longer kept, to report what a store has lost of them
 	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
 )
 
@@ -99,9 +99,8 @@ func (o *outbox) makeBatch(now time.Time) {
 	o.batches = append(o.batches, nb)
 }
 
-// changeWriter begins to count batches from 1 again, under a new name: the store may have forgotten the position of a writer
-// that it has not heard of for so long, and it would look as if it had lost hits. What has no answer by then is given
-// up.
+// changeWriter restarts the numbers of batches at 1, under a new name: the store may have removed the position of a writer
+// that was silent for so long, and would seem to have lost hits. Batches without an answer are given up.
 func (o *outbox) changeWriter(st *Stats) {
 	for _, nb := range o.batches[o.acked:] {
 		st.Lost += nb.hits - nb.refused
@@ -109,7 +108,7 @@ func (o *outbox) changeWriter(st *Stats) {
 	o.writer, o.seq, o.position, o.batches, o.acked, o.sums, o.probe = rand.Text(), 0, 0, nil, 0, nil, false
 }
 
-// noteAnswer notes the store's answer to a batch. Its error means that the store does not keep what it says.
+// noteAnswer records the store's answer to a batch. Its error means that the store keeps losing batches.
 func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResult, st *Stats) error {
 	o.lastHeard = now
 	o.probe = o.probe && b.Seq > 0

@@ -19,7 +19,7 @@ import (
 const (
 	// moverKey is on every node of a ring while a mover is at work, and holds its token and its machine.
 	moverKey = prefix + ":mover"
-	// lockTime is how long a mover's locks, and with them its fence, last unless they are renewed. They are after a third of it.
+	// lockTime is the TTL of a mover's locks, and with them of its fence. A mover renews them after a third of it.
 	lockTime = 30 * time.Second
 	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
 	dumpSize, sampled = 50, 10
@@ -58,10 +58,10 @@ type mover struct {
 	*Store
 	config  MoveConfig
 	token   string
-	lock    string   // what it has its locks with
+	lock    string   // value of its locks
 	live    []string // the nodes of before and after, without those lost
 	table   *table
-	states  map[string][]string // by node and partition, as found at the start; of a lost node none is known
+	states  map[string][]string // by node and partition, as found at the start; empty for lost nodes
 	renewed time.Time
 	result  MoveResult
 }
@@ -170,8 +170,8 @@ func (m *mover) lockAndRead(ctx context.Context) (err error) {
 	return nil
 }
 
-// findOwner corrects the table where a mover died before it was written: a tombstone is stronger, and what a lost node had
-// given away is not lost.
+// findOwner corrects the table for a partition if a mover died before it wrote the table: a tombstone overrides the table,
+// and a partition that had already left a lost node is not lost.
 func (m *mover) findOwner(p int) error {
 	for range m.table.Nodes {
 		if kind, _, to := parseState(m.states[m.table.Nodes[m.table.At[p]]][p]); kind == "moved" {

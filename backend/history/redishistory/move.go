@@ -45,7 +45,7 @@ func (r *record) score(k *history.Keep) string {
 	return strconv.FormatInt(r.due(k, first), 10)
 }
 
-// reread reads a record again. Damage is an error.
+// reread reads a record again. It returns its damage as an error.
 func (s *Store) reread(ctx context.Context, r *record) error {
 	found, _, err := s.readRecords(ctx, r.partition, []history.ID{r.id})
 	if err != nil || len(found) == 0 {

@@ -252,7 +252,7 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
-// storeAt is the store as one node has a partition in some state, which follows nothing.
+// storeAt returns a store that reads a partition in this state at one node, and follows no move.
 func (m *mover) storeAt(node, state string) *Store {
 	_, token, _ := parseState(state)
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}

@@ -128,8 +128,8 @@ func (s *Store) WaitReplicated(ctx context.Context) error {
 	}
 }
 
-// checkReplicas returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it
-// is. A replica that has gone is known by the backlog that the server keeps for it, for an hour by default.
+// checkReplicas returns nil if a server's replicas have reached the offset that it had at the first call, else the reason.
+// A server that has lost its replicas still keeps a backlog for them, for an hour by default.
 func checkReplicas(info map[string]string, name string, targets map[string]uint64) error {
 	now, err := strconv.ParseUint(info["master_repl_offset"], 10, 64)
 	if err != nil || info["role"] != "master" {

@@ -59,8 +59,8 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	OnVisit func() // called after each partition that a job has looked at or moved, unless nil; to be set before the first
-	// OnPlan is called by Move with how many partitions it is to move, likewise.
+	OnVisit func() // if not nil, called after each partition that a job has looked at or moved; set it before
+	// OnPlan, if not nil, is called by Move with how many partitions it will move.
 	OnPlan func(partitions int)
 
 	c       Config // with its defaults
@@ -146,8 +146,8 @@ func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// run runs a script in a partition. Keys and arguments are those that follow the format and the time. It goes where the
-// partition has moved to, and waits for one that is being moved.
+// run runs a script in a partition. It puts the format's key before keys, and format and time before args. It follows a partition
+// that has moved to another node, and waits for one that is being moved.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
 	for begin, again := time.Now(), true; again; {
@@ -171,7 +171,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
-// command sends one about a key of a partition, which is its second word.
+// command sends a Redis command to a partition. Its second word is a key of the partition.
 func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
 	script := s.scripts.command
 	if slices.Contains([]any{"set", "zadd", "zrem"}, words[0]) {

@@ -69,7 +69,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 var errAlike = errors.New("look counted, as the history holds as many hits there; count what came later by " +
 	"weir history export --from '<time>' of the end of the last, or take --add if these are other hits, such as those of another weir")
 
-// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer, as that has begun.
+// countAlike counts the rows of which the store already holds as many hits or more: 0 if an earlier run of the file began.
 func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, begun bool, err error) {
 	for p := range history.Partitions {
 		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})

@@ -43,10 +43,10 @@ var errBatchesLost = errors.New("the store has forgotten some of what it acknowl
 type Loaded struct {
 	Rows        uint64
 	Hits        uint64 // in these rows, but for near hits, which are a part of those within
-	Duplicates  uint64 // of Hits, those that an earlier run had counted
+	Duplicates  uint64 // part of Hits that an earlier run had counted
 	Refused     uint64 // hits that were not counted, as their series is full
-	Resumed     bool   // by an earlier run of the same file: what that counted is not counted again
-	LookCounted uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there
+	Resumed     bool   // an earlier run of the same file began, and its hits are not counted again
+	LookCounted uint64 // rows that look counted, if not Resumed: the store holds as many hits there
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,

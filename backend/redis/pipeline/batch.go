@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/outbound"
 )
 
-// Batch is what is needed to send the requests of a batch. It is kept for the next one.
+// Batch is the pipeline's state of an outbound.Batch. It is reused with it.
 type Batch struct {
 	pipeline *Pipeline
 	peer     *peer // of the queue
@@ -163,7 +163,7 @@ func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 	return best, cause
 }
 
-// endRetries ends requests that would be sent again to a server that is away, or after their time.
+// endRetries makes requests final whose server is away, or whose time is over, so that they are not sent again.
 func (b *Batch) endRetries(ctx context.Context, p *peer) {
 	away, replica := p.server.Away(), false
 	for _, r := range b.live {

@@ -22,7 +22,7 @@ const (
 	minProbeGap = time.Second
 	// maxProbeGap is the longest time between probes while a server is away.
 	maxProbeGap = 5 * time.Second
-	// healthyProbeGap is about the time between probes while nothing is wrong.
+	// healthyProbeGap is the longest time between probes while all servers are healthy; the shortest is half of it.
 	healthyProbeGap = 10 * time.Minute
 )
 
@@ -43,7 +43,7 @@ type health struct {
 	done      sync.WaitGroup
 	wake      chan struct{} // has a token if a check contradicted the last probe
 	unhealthy atomic.Bool   // a server was away at the last probe
-	everUp    atomic.Bool   // a server has shown once that it can count
+	everUp    atomic.Bool   // a server could count at least once
 	lastErr   atomic.Pointer[error]
 	ready     context.Context // ends once a server can count, or GiveUp is over
 	setReady  context.CancelFunc
@@ -131,8 +131,8 @@ func (h *health) run(ctx context.Context) {
 	}
 }
 
-// wait waits for the next probe: while all servers can count, until a check gets no answer, or calmProbeGap; else for
-// about a pause, or until a check gets an answer. The last probe is when GiveUp is over.
+// wait waits until the next probe. While all servers are healthy, that is when a check gets no answer, or after
+// healthyProbeGap; else when a check gets an answer, after about pause, or when GiveUp is over.
 func (h *health) wait(ctx context.Context, pause time.Duration) {
 	if !h.unhealthy.Load() {
 		pause = healthyProbeGap
@@ -187,7 +187,7 @@ func (h *health) probeAll(ctx context.Context) ([]probeResult, error) {
 	return found, nil
 }
 
-// update keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
+// update stores the results of a probe, and reports whether they changed. err is that of listing the servers.
 func (h *health) update(found []probeResult, err error) (changed bool) {
 	up, failed := 0, []error(nil)
 	known := *h.found.Load()

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Request is a question to the server that owns a key, mostly a check.
+// Request is a request to the server that owns a key, mostly a check.
 type Request = outbound.Request[RequestState]
 
 // RequestState is the state of a request.
@@ -26,11 +26,11 @@ type RequestState struct {
 	Payload    Blob     // what is asked about the key
 	Command    *Command // what carries the request now; nil if nothing was sent
 	Counted    bool     // it has its answer, so what it still has to send is sent though its caller has left
-	CodecState any      // what else the codec knows of it
+	CodecState any      // the codec's own
 
 	// Of a call of a script:
 
-	index int // its place among the requests of the command
+	index int // among the requests of the command
 	reply string
 }
 

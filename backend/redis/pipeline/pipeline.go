@@ -1,4 +1,4 @@
-// Package pipeline brings questions to Redis servers, each at most once unless its reply proves that it did not run.
+// Package pipeline sends requests to Redis servers, each at most once unless its reply proves that it did not run.
 //
 // Checks go by package outbound: a batch leaves when none is out, or 1 ms after the last one. A [Codec] puts them into
 // commands. Commands that may run twice go without a queue, by Do, Run and Ask.
@@ -63,7 +63,7 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 	return p
 }
 
-// StartProbes begins to probe the servers in the background, until Close.
+// StartProbes starts to probe the servers in the background, until Close.
 func (p *Pipeline) StartProbes(probe Probe) { p.health.start(probe) }
 
 // Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
@@ -197,9 +197,9 @@ func (p *Pipeline) Await(ctx context.Context) error { return p.health.await(ctx)
 // Notify is that of [backend.Health].
 func (p *Pipeline) Notify(c chan<- struct{}) { p.engine.Notify(c) }
 
-// Servers returns the state of each server by its name, as the last probe found it, with what checks have shown since;
-// before it has found any, one that is away. But for a node of a ring, the loss of a server that gets no checks may go
-// unnoticed for ten minutes.
+// Servers returns the state of each server by its name, from the last probe and the checks since then. Before the first
+// probe it returns one server, away. The loss of a server without checks may go unnoticed for ten minutes, unless it is
+// a node of a ring.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	found := p.health.found.Load()

@@ -84,7 +84,7 @@ type repeatable struct {
 	servers     *topology.Servers
 	commands    []goredis.Cmder
 	failed      string // the name of the command that had no answer last
-	lostReplies int    // answers
+	lostReplies int    // lost so far
 	err         error
 }
 

@@ -36,8 +36,8 @@ type CallMode struct {
 	until   time.Time // functions are not used, as they were foreign
 }
 
-// DistrustTime is how long functions are not used on a server where they were foreign: who replaces and restores them in
-// turns is called in none of them, and what a large library costs to compare is paid once.
+// DistrustTime is how long functions are not used on a server after a foreign one was found. So a function that is replaced
+// and restored again and again is not called, and a large library is not compared often.
 const DistrustTime = 10 * time.Minute
 
 // uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call

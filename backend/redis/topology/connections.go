@@ -14,7 +14,7 @@ type Connections struct {
 
 // Open returns how many are open now.
 func (c *Connections) Open() uint64 {
-	closed := c.Closed.Load() // first: what is opened meanwhile is no less open for it
+	closed := c.Closed.Load() // read first, so that the difference is never negative
 	return c.Opened.Load() - closed
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// Each node gets a PING every heartbeatInterval, and has heartbeatTimeout to answer.
+	// Each node gets a PING every pingInterval, and has pingTimeout to answer.
 	pingInterval = 500 * time.Millisecond
 	pingTimeout  = 250 * time.Millisecond
 	// maxMissed is how many PINGs in a row a node misses before it counts as lost.
@@ -36,7 +36,7 @@ type ring struct {
 	nodes    []*node
 	retired  []*node                 // have left, and may still answer what was sent
 	owners   atomic.Pointer[[]*node] // the nodes that keys are placed on
-	onChange []func()                // are called when others are
+	onChange []func()                // called after owners has changed
 }
 
 // node is a server of a ring.
@@ -173,7 +173,7 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
-// Rendezvous returns the index of that of some nodes which a key is placed on while all of them live.
+// Rendezvous returns the index of the node that owns a key while all nodes live.
 func Rendezvous(nodes []string, key []byte) (owner int) {
 	hash, best := keyHash(key), uint64(0)
 	for i, name := range nodes {

@@ -41,7 +41,7 @@ func newSentinels(c Config) *sentinels {
 	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
-// checkConns has every connection checked. The hook of the primary's client takes that away from those to the primary.
+// checkConns makes every connection a sentinelConn. The dialHook of the primary's client unwraps those to the primary.
 func (s *sentinels) checkConns(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -103,7 +103,7 @@ func (c *sentinelConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a reply. Of a message that cannot be used it gives nothing.
+// next reads a reply. It returns nothing for a message that cannot be used.
 func (c *sentinelConn) next() ([]byte, error) {
 	raw, words, err := readReply(c.reader)
 	trouble, effect := "", "other sentinels are asked; without any, failure policies decide"

@@ -86,12 +86,12 @@ func (s *Servers) Losses() uint64 { return s.losses.Load() }
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
 func (s *Servers) Redirects() bool { return s.cluster != nil }
 
-// setCluster is what mends a server that was taken for a single one.
+// setCluster is the remedy if a node of a cluster is configured as a single server.
 const setCluster = "set the type to cluster"
 
 var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
 
-// Redirected returns the client of the server at addr, to which the server behind from redirects, for good or for once.
+// Redirected returns the client of the server at addr, to which from redirects: by MOVED if forGood, else by ASK.
 func (s *Servers) Redirected(from *goredis.Client, addr string, forGood bool) (*goredis.Client, error) {
 	if s.cluster == nil {
 		return nil, fmt.Errorf("%w: %s", errMisrouted, setCluster)
