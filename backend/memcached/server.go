@@ -125,10 +125,10 @@ func (srv *server) noteStats(now map[string]uint64) {
 	if now["pid"] != before["pid"] || now["uptime"] < before["uptime"] {
 		evicted = now["evictions"]
 		srv.store.restarts.Add(1)
-		srv.log().Warn("memcached server has been restarted: its counts are gone")
+		srv.log().Warn("memcached server restarted; its counts are lost")
 	} else if now["cmd_flush"] > before["cmd_flush"] {
 		srv.store.restarts.Add(1)
-		srv.log().Warn("memcached server has been flushed: its counts are gone")
+		srv.log().Warn("memcached server flushed; its counts are lost")
 	}
 	if evicted > 0 && !srv.evicting {
 		srv.log().Warn("memcached server has thrown out counts that were alive: give it more memory (-m), or a server of its own",

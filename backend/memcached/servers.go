@@ -121,7 +121,7 @@ func (s *Store) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.config.Log.Warn("memcached servers cannot be looked up: the last ones stay in use, and it is tried again",
+			s.config.Log.Warn("memcached server lookup failed; keeping the last servers",
 				"record", s.config.SRV, "error", err, "again_in", pause.String())
 			wait, pause = pause, min(2*pause, longestLookupPause)
 		default:
@@ -156,7 +156,7 @@ func (s *Store) use(names []string) {
 		return
 	}
 	if len(before) > 0 {
-		s.config.Log.Warn("memcached has other servers now: counts of the keys that move begin anew",
+		s.config.Log.Warn("memcached servers changed; keys that moved start from zero",
 			"servers", strings.Join(names, ", "))
 	}
 	s.servers.Store(&now)

@@ -147,7 +147,7 @@ func parseCount(value any) (int64, error) {
 	return strconv.ParseInt(fmt.Sprint(value), 10, 64)
 }
 
-const getRefused = "redis server refuses GET: a look at a counter counts nothing instead, which makes a key"
+const getRefused = "redis server refuses GET; looks send INCRBY 0, which creates the key"
 
 func overflow(err error) bool { return strings.Contains(err.Error(), "would overflow") }
 

@@ -109,7 +109,7 @@ func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int
 	}
 	log := d.log.With("dir", d.path)
 	if d.isEmpty(s) {
-		log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
+		log.Warn("the configuration has no domains; every request is allowed", "reason", s.err)
 	}
 	d.loader.Apply(d.update(s, files, problems), apply, log, "files", len(s.files))
 	return true

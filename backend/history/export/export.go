@@ -138,8 +138,7 @@ func (e *Exporter) Close(ctx context.Context) {
 		e.config.Log.Warn("hits did not reach the history before the end", "hits", left)
 	}
 	if e.stats.Unreplicated > 0 {
-		e.config.Log.Warn("the history took the last hits, and no replica was seen to have them: a failover may lose them, and "+
-			"nobody would send them again", "hits", e.stats.Unreplicated, "error", unsettled)
+		e.config.Log.Warn("the last hits in the history are not replicated; a failover may lose them", "hits", e.stats.Unreplicated, "error", unsettled)
 	}
 }
 
@@ -299,7 +298,7 @@ func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) {
 	}
 	if e.failing > 0 && !e.down {
 		e.down = true
-		e.config.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err)
+		e.config.Log.Warn("the history store accepts no hits; they will be sent again", "error", err)
 	}
 }
 

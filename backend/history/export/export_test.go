@@ -407,7 +407,7 @@ func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
 					t.Errorf("after a failover %d of %d hits are left, and the writer ended with %+v: want it to have told of as many "+
 						"as may be missing", left, st.Recorded, st)
 				}
-				if told := strings.Contains(s.log.String(), "nobody would send them again"); told == tc.settled {
+				if told := strings.Contains(s.log.String(), "a failover may lose them"); told == tc.settled {
 					t.Errorf("settled is %v, and the log says:\n%s", tc.settled, &s.log)
 				}
 			})

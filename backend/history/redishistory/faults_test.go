@@ -53,7 +53,7 @@ func TestServersThatMayLoseDataAreReported(t *testing.T) {
 	var l process.Output
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
 	opened(t, singleOf(server), nil, func(c *Config) { c.Redis.Log = slog.New(slog.NewTextHandler(&l, nil)) })
-	for _, said := range []string{"set maxmemory-policy to noeviction", "asked it to write that anew, so that its next start loses nothing"} {
+	for _, said := range []string{"set maxmemory-policy to noeviction", "sent BGREWRITEAOF"} {
 		process.Eventually(t, "the log says so", func() error { return l.Contains(said) })
 	}
 	process.Eventually(t, "the server has written its file", func() error {

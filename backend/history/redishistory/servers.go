@@ -45,19 +45,17 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 		before, known := runIDs[name]
 		runIDs[name] = info["run_id"]
 		if policy := info["maxmemory_policy"]; !known && policy != "noeviction" && policy != "" {
-			s.log.Warn("a server of the history may remove keys when its memory is full, and hits with them: "+
-				"set maxmemory-policy to noeviction", "server", name, "maxmemory_policy", policy)
+			s.log.Warn("history server may evict hits", "server", name, "maxmemory_policy", policy,
+				"remedy", "set maxmemory-policy to noeviction")
 		}
 		if !needsRewrite(info, before, known) {
 			return nil
 		}
 		if _, err := do("bgrewriteaof"); err != nil {
-			s.log.Warn("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
-				"file: it would not write that anew; send it BGREWRITEAOF, so that its next start loses nothing",
-				"server", name, "error", err)
+			s.log.Warn("history server was restarted and refuses BGREWRITEAOF; its append-only file may be damaged",
+				"server", name, "error", err, "remedy", "send it BGREWRITEAOF, so that its next start loses nothing")
 		} else {
-			s.log.Info("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
-				"file: asked it to write that anew, so that its next start loses nothing", "server", name)
+			s.log.Info("history server was restarted; sent BGREWRITEAOF, as its append-only file may be damaged", "server", name)
 		}
 		return nil
 	})

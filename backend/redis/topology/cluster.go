@@ -112,7 +112,7 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
 		from, len(named), total, maxNodes)
 	c.logOnce.Do(func() {
-		c.Log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
+		c.Log.Error("unusable slot map of a cluster; keeping the last one", "error", err,
 			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
 	})
 	return err

@@ -313,12 +313,12 @@ func (r *ring) follow(list string) {
 		switch {
 		case err == nil:
 			if trouble != "" {
-				r.Log.Warn("the file of the ring's nodes can be used again", "file", r.URLFile)
+				r.Log.Warn("file of ring nodes is valid again", "file", r.URLFile)
 			}
 			list, trouble = string(content), ""
 		case err.Error() != trouble:
 			trouble = err.Error()
-			r.Log.Warn("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
+			r.Log.Warn("file of ring nodes is unusable; keeping the last nodes", "file", r.URLFile, "error", err)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func (r *ring) apply(list string) error {
 	r.set(targets)
 	if after := r.names(); !slices.Equal(before, after) {
 		r.losses.Add(1)
-		r.Log.Info("the ring has other nodes", "before", before, "now", after)
+		r.Log.Info("ring nodes changed", "before", before, "now", after)
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func (s *sentinels) noteNamed(words []string) bool {
 // warn logs once what is wrong with a sentinel.
 func (s *sentinels) warn(addr, trouble, effect string) {
 	if s.warned.Due(addr+trouble, "", 0) {
-		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
+		s.log.Warn("unusable reply of a sentinel", "sentinel", addr, "trouble", trouble, "effect", effect,
 			"remedy", "see what listens at that address; name working sentinels only in the URL")
 	}
 }
