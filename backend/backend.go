@@ -25,7 +25,7 @@ const (
 	Refund
 )
 
-// MaxChecks is how many checks a call of [Counter.Decide] may have: as many as go to a server at once.
+// MaxChecks is the most checks in a call of [Counter.Decide], and in a batch to a server.
 const MaxChecks = 64
 
 // Never is the RetryIn of a check that asks for more hits than its limit ever allows.
@@ -40,16 +40,16 @@ type Check struct {
 	Hits   uint64             // ignored by Look
 	Charge descriptors.Charge // zero: each limit by its algorithm
 
-	// Lease is what guard asks about leases besides, and the store's answer; nil: nothing. Stores that do not lease
-	// leave it as it is.
+	// Lease, if not nil, asks for a lease or settles one, and takes the store's answer. Stores that do not lease
+	// ignore it.
 	Lease *Lease
 
-	// What follows is for package guard; stores do not look at it.
+	// Package guard reads the following fields; stores ignore them.
 
-	OnFailure descriptors.Policy // what becomes of the hits while the store is away
-	Enforced  bool               // denied, the check refuses the whole request
-	Leases    bool               // hits may be leased beforehand
-	Rate      float32            // hits a second that the key had in this process before these, as estimated
+	OnFailure descriptors.Policy // decides while the store is away
+	Enforced  bool               // a denial of the check refuses the whole request
+	Leases    bool               // guard may lease hits of the key
+	Rate      float32            // estimated hits a second of the key in this process, before these
 }
 
 // ChargesAlways reports whether a check is counted under one of its limits even if it is denied.
@@ -88,50 +88,50 @@ func (s Source) String() string {
 // Degraded reports whether the decision was made without the store while it is away.
 func (s Source) Degraded() bool { return s >= FromLocal }
 
-// Decision is the answer to one check, from the arithmetic of package window on: guard and the request path fill in
-// what they know besides, and hits, denials and answers are made of it.
+// Decision is the answer to one check. Package window computes it, guard and the request path add to it, and the
+// answer to Envoy, metrics and denials are made of it.
 type Decision struct {
 	Allowed   bool
 	Strictest int    // index of the limit that the other fields speak of
 	Before    uint64 // hits that counted just before this check
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 
-	// ResetIn is, for an allowed check, the time until the oldest counted bucket leaves, or the next hit leaks; where
-	// nothing counts, until a fixed window ends, and 0 by other algorithms. For a denied check it is RetryIn. Where
-	// that is Never, a limit whose number the check exceeds makes wait until all that counts now is gone, or for its
-	// window if nothing counts.
+	// ResetIn of an allowed check is the time until the oldest counted bucket leaves the window, or the next hit leaks.
+	// If nothing counts, it is the rest of a fixed window, and 0 for other algorithms. Of a denied check it is RetryIn;
+	// if that is Never, it is the time until all counted hits have left, or the window if there are none, of the limit
+	// that the check exceeds.
 	ResetIn time.Duration
-	// RetryIn is 0 if allowed, else the time until one check of this size fits unless others take its place, to the
-	// microsecond, or Never. It is that of all limits, also of one that admitted this check and is full now.
+	// RetryIn is 0 for an allowed check, else the time until a check of this size fits under all limits if no other hits
+	// come, to the microsecond, or Never. A limit that admitted this check and is full now delays it too.
 	RetryIn time.Duration
-	// NextIn is, for an allowed count, the time until another check of this size fits unless others take its place: 0
-	// if it would now. Else it is 0.
+	// NextIn of an allowed count is the time until another check of this size fits if no other hits come, 0 if one fits
+	// now. Of all other checks it is 0.
 	NextIn time.Duration
 
 	Source Source
 	Reason Reason             // why Source is degraded, or Err is there; else 0
 	Policy descriptors.Policy // that decided then; else 0
 
-	// Err is why a store that is away gave no answer; only Reason and Policy are then filled in besides, by package
-	// guard, and whether the check was counted is unknown: at most once. Other checks of the call may have answers.
+	// Err is why the store gave no answer. Of the other fields only Reason and Policy are then set, by package guard.
+	// The check was counted once or not at all. Other checks of the call may have answers.
 	Err error
 }
 
 // Counter is a store of counts. All its methods may be called by any number of goroutines.
 type Counter interface {
-	// Decide fills out[i] for up to MaxChecks checks[i]; the same key twice is charged twice, in order. Each shard is asked at most
-	// once, all at the same time. It returns before ctx's deadline, and counts a check at most once even when a reply
-	// is lost. After it has returned it neither reads checks nor writes out. Its error means misuse or a closed
-	// counter, never a store that is away.
+	// Decide fills out[i] for up to MaxChecks checks[i]. A key that comes twice is charged twice, in order. Decide asks
+	// all shards at the same time, each at most once. It returns before ctx's deadline, counts a check at most once even
+	// if a reply is lost, and keeps neither checks nor out. Its error means misuse or a closed counter, never a store
+	// that is away.
 	Decide(ctx context.Context, checks []Check, out []Decision) error
-	// Close releases what the store holds, after saving what it keeps. Later calls of Decide give ErrClosed.
+	// Close saves counts that the store persists, and releases its resources. Later calls of Decide return ErrClosed.
 	Close() error
 }
 
-// ErrClosed is what Decide gives after Close.
+// ErrClosed is the error of Decide after Close.
 var ErrClosed = errors.New("counter is closed")
 
-// DecideAll is Decide for callers who need every answer: a check that has none is an error, too.
+// DecideAll calls Decide, and returns an error also if one of the checks has no answer.
 func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) error {
 	if err := c.Decide(ctx, checks, out); err != nil {
 		return err
@@ -144,8 +144,8 @@ func DecideAll(ctx context.Context, c Counter, checks []Check, out []Decision) e
 	return nil
 }
 
-// Validate returns what of a call of Decide no store could take, nil if there is nothing: it costs next to nothing.
-// backendtest.Validate tells in tests whether the limits are right as well.
+// Validate returns an error if no store can take the arguments of this call of Decide. It is cheap, so it does not
+// check the limits; backendtest.Validate does, in tests.
 func Validate(checks []Check, out []Decision) error {
 	switch {
 	case len(out) < len(checks):

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// MinMargin is how long before its deadline a caller of Decide leaves at least, so that the answer can be written and
-// arrive. With 1 ms more of Envoy's usual 20, a tenth as many answers come late when a server freezes, and one of twenty
-// gets none from a server that takes 15.
+// MinMargin is the least time between the return of Decide and its caller's deadline, for writing and sending the
+// answer. Of Envoy's usual 20 ms, 1 ms more would make 10 times fewer answers late when a server freezes, but leave 1 in
+// 20 checks of a server that takes 15 ms without an answer.
 const MinMargin = 2 * time.Millisecond
 
-// Deadline returns when a caller of Decide who comes now leaves at the latest: MinMargin, or a tenth of its time, before
-// ctx's deadline, and after the store's timeout in any case.
+// Deadline returns when a call of Decide that begins now must return: after the store's timeout, or, if that is earlier,
+// MinMargin or a tenth of the remaining time before ctx's deadline, whichever is more.
 func Deadline(ctx context.Context, now time.Time, timeout time.Duration) time.Time {
 	latest := now.Add(timeout)
 	if until, ok := ctx.Deadline(); ok {

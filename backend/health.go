@@ -1,19 +1,19 @@
 package backend
 
-// Health is what is known of the servers of a store. Its methods ask no server, do not wait, and may be called by any
-// number of goroutines.
+// Health is the last known state of a store's servers. Its methods ask no server, do not block, and may be called by
+// any number of goroutines.
 type Health interface {
-	// Answers returns nil if a server could count when they were last probed: at the start, and when a check got no
-	// answer. Else it returns what is missing.
+	// Answers returns nil if some server could count at the last probe, else what was missing. Probes run at the start,
+	// and when a check got no answer.
 	Answers() error
 	// Servers returns the state of each server by its name.
 	Servers() map[string]ServerState
-	// Notify has a token sent to c after each change of these, and after each probe. As c is not waited for, it needs
-	// room for one.
+	// Notify makes the store send to c after each change of these states, and after each probe. Sends do not block, so
+	// c needs a buffer of 1.
 	Notify(c chan<- struct{})
 }
 
-// ServerState is what is known of a server that counts.
+// ServerState is the last known state of a server that counts.
 type ServerState uint8
 
 const (
@@ -23,16 +23,16 @@ const (
 	ServerUp
 	// ServerFailing means that it answers, and cannot count: it takes no writes, or denies a right.
 	ServerFailing
-	// ServerStates is how many there are.
+	// ServerStates is the number of states.
 	ServerStates = int(ServerFailing) + 1
 )
 
 // String returns the state's name in metrics.
 func (s ServerState) String() string { return [ServerStates]string{"away", "up", "failing"}[s] }
 
-// Replicas is what a store also has that knows how many processes count in it.
+// Replicas is implemented by stores that know how many processes count in them.
 type Replicas interface {
-	// Replicas returns how many processes lived when that was last found out, this one among them, and 0 before it was.
-	// It reports whether these are all, or others may not have told yet.
+	// Replicas returns how many processes were alive at the last look, this one included; 0 before the first look. all
+	// reports whether every process has had the time to announce itself.
 	Replicas() (alive int, all bool)
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Inspector is the operator's way to the counters of one key; requests take Counter's. Its methods may be called by any
-// number of goroutines. Hits are given back by a Refund of the Counter.
+// Inspector shows operators the counters of one key, and resets them; to give hits back, they send a Refund to the
+// Counter. Its methods may be called by any number of goroutines.
 type Inspector interface {
-	// Inspect tells what counts now under each of the limits, in their order. It changes no more than a Look does. A key
-	// that nobody has asked about holds no hits. Its error tells of a store that is away or closed.
+	// Inspect returns what counts now under each of the limits, in their order. Like a Look it changes no count. An
+	// unknown key has no hits. Its error means a store that is away or closed.
 	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]LimitCount, error)
-	// Reset forgets all that is counted for a key, under whatever limit. Its error tells of a store that is away or
-	// closed; whether the key was reset is then unknown.
+	// Reset removes all counts of a key, under all limits. Its error means a store that is away or closed, and that the
+	// key may or may not have been reset.
 	Reset(ctx context.Context, key []byte) error
 }
 
-// LimitCount is what a key holds of one limit.
+// LimitCount is what counts for a key under one limit.
 type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now
-	ResetIn time.Duration // until the oldest hit no longer counts; 0: none does
-	Levels  [][]Bucket    // one for each of Limit.Levels, finest first, oldest bucket first; none of a log or token bucket
-	Leased  uint64        // of Hits, those that processes may admit by leases or have admitted since; see Lease
+	ResetIn time.Duration // until the oldest hit no longer counts; 0 without hits
+	Levels  [][]Bucket    // by level of Limit.Levels, finest first, oldest bucket first; nil for a log or token bucket
+	Leased  uint64        // part of Hits that is leased to processes, used or not; see Lease
 }
 
 // Bucket is a bucket that holds hits.

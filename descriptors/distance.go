@@ -33,23 +33,23 @@ func (n *Nearest) Add(descriptor string) {
 
 // Distance returns how many letters must be added, left out, changed, or swapped with the next, to make b of a.
 func Distance(a, b string) int {
-	of := make([][]int, len(a)+1) // the beginnings of a and b, by their lengths
-	for i := range of {
-		of[i] = make([]int, len(b)+1)
-		for j := range of[i] {
+	costs := make([][]int, len(a)+1) // distances of the prefixes of a and b, by their lengths
+	for i := range costs {
+		costs[i] = make([]int, len(b)+1)
+		for j := range costs[i] {
 			if i == 0 || j == 0 {
-				of[i][j] = i + j
+				costs[i][j] = i + j
 				continue
 			}
-			changed := of[i-1][j-1]
+			changed := costs[i-1][j-1]
 			if a[i-1] != b[j-1] {
 				changed++
 			}
-			of[i][j] = min(changed, of[i-1][j]+1, of[i][j-1]+1)
+			costs[i][j] = min(changed, costs[i-1][j]+1, costs[i][j-1]+1)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				of[i][j] = min(of[i][j], of[i-2][j-2]+1)
+				costs[i][j] = min(costs[i][j], costs[i-2][j-2]+1)
 			}
 		}
 	}
-	return of[len(a)][len(b)]
+	return costs[len(a)][len(b)]
 }

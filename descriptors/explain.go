@@ -39,7 +39,7 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	n, place := &configured.Root, "" // place says where n is configured, for a sentence
 	for _, e := range d {
 		next := n.step(&e)
-		met := n.meet(e, next)
+		met := n.candidates(e, next)
 		x.steps += describeStep(e, met)
 		if next == nil {
 			where := "in domain " + Abbreviate(domain)
@@ -92,8 +92,8 @@ const applies, comesAfter, doesNotFit = 0, 1, 2
 var remarks = [...]string{applies: "applies", doesNotFit: "does not fit",
 	comesAfter: "fits too, but comes after: first exact values, then patterns in their order, then keys alone"}
 
-// meet returns n's children as entry e meets them; next is the one that it leads to, nil for none.
-func (n *Node) meet(e Entry, next *Node) []child {
+// candidates returns n's children as entry e meets them; next is the one that it leads to, nil for none.
+func (n *Node) candidates(e Entry, next *Node) []child {
 	all := make([]child, 0, len(n.children))
 	for id, configured := range n.children {
 		c := child{name: id.Key, where: configured.Where, remark: doesNotFit}

@@ -39,22 +39,22 @@ type Keys struct {
 	Prefix string
 }
 
-// plainMark begins a key of envoyproxy/ratelimit's on its way to a store, which takes it off: no key of weir's begins so.
-const plainMark = '\x00'
+// ratelimitMark begins a key of envoyproxy/ratelimit's until a store removes it. No key of weir's begins with it.
+const ratelimitMark = '\x00'
 
 // RatelimitKey returns a key of envoyproxy/ratelimit's without the number of its window, and whether key is one: for such
 // a key the store appends the window's beginning in decimal Unix seconds.
 func RatelimitKey(key []byte) (stem []byte, plain bool) {
-	if len(key) == 0 || key[0] != plainMark {
+	if len(key) == 0 || key[0] != ratelimitMark {
 		return nil, false
 	}
 	return key[1:], true
 }
 
-// Plain reports whether envoyproxy/ratelimit could count the rule: one fixed window of one unit, always charged.
-func (r *Rule) Plain() bool { return len(r.Limits) == 1 && r.Limits[0].plain(r.Charge) }
+// FitsRatelimit reports whether envoyproxy/ratelimit could count the rule: one fixed window of one unit, always charged.
+func (r *Rule) FitsRatelimit() bool { return len(r.Limits) == 1 && r.Limits[0].fitsRatelimit(r.Charge) }
 
-func (l *Limit) plain(c Charge) bool {
+func (l *Limit) fitsRatelimit(c Charge) bool {
 	return l.Algorithm == FixedWindow && l.Multiplier == 1 && c.Always(l)
 }
 
@@ -98,8 +98,8 @@ func sumOf(text string) (sum [sha256.Size]byte) {
 // Where the key is to be envoyproxy/ratelimit's, it is as [RatelimitKey] describes it: shop_user_ann_ after a zero byte.
 // One of over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
-	if m.plain {
-		return m.appendPlain(dst, domain, d)
+	if m.ratelimitKey {
+		return m.appendRatelimitKey(dst, domain, d)
 	}
 	begin := len(dst)
 	if m.keys.Prefix != "" {
@@ -117,9 +117,9 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	return dst
 }
 
-// appendPlain appends a key of envoyproxy/ratelimit's. A long one becomes ##HASH_: others have three '_' or more.
-func (m Match) appendPlain(dst []byte, domain string, d Descriptor) []byte {
-	dst = append(dst, plainMark)
+// appendRatelimitKey appends a key of envoyproxy/ratelimit's. A long one becomes ##HASH_: others have three '_' or more.
+func (m Match) appendRatelimitKey(dst []byte, domain string, d Descriptor) []byte {
+	dst = append(dst, ratelimitMark)
 	dst = append(dst, m.keys.Prefix...)
 	begin := len(dst)
 	dst = append(append(dst, domain...), '_')

@@ -258,8 +258,8 @@ func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
-// Covers reports whether m, in the same rule, can never deny what l admits: at any moment as much or more counts against
-// l, and as much or less fits. It is false where that is not certain, as for two algorithms.
+// Covers reports whether m, in the same rule, never denies what l admits: at any moment at least as many hits count
+// against l, and at most as many fit. It returns false if that is not certain, as for two algorithms.
 func (l *Limit) Covers(m *Limit) bool {
 	switch {
 	case l.Algorithm != m.Algorithm || l.Capacity() > m.Capacity():

@@ -12,7 +12,7 @@ const (
 	UnknownDomainName = "__unknown__"
 )
 
-// Found is what a configuration knows about a descriptor.
+// Found is the kind of a [Match].
 type Found uint8
 
 const (
@@ -31,13 +31,13 @@ type Match struct {
 	Found Found
 	Rule  *Rule // set only if a rule was found
 
-	keys  Keys
-	plain bool // the key is envoyproxy/ratelimit's
+	keys         Keys
+	ratelimitKey bool // the key is envoyproxy/ratelimit's
 }
 
 // ForOverride returns the match where a request brings a limit of its own, with this charge: each value counts by itself.
 func (m Match) ForOverride(l *Limit, c Charge) Match {
-	return Match{Found: m.Found, keys: m.keys, plain: m.keys.Format == KeysOfRatelimit && l.plain(c)}
+	return Match{Found: m.Found, keys: m.keys, ratelimitKey: m.keys.Format == KeysOfRatelimit && l.fitsRatelimit(c)}
 }
 
 // Config is an immutable set of rules, by domain, for any number of goroutines. Make one with [NewConfig]; the zero
@@ -93,7 +93,7 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 	if n == nil || n.Rule == nil {
 		return Match{Found: NoRule, keys: c.keys}
 	}
-	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, plain: c.keys.Format == KeysOfRatelimit && n.Rule.Plain()}
+	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, ratelimitKey: c.keys.Format == KeysOfRatelimit && n.Rule.FitsRatelimit()}
 }
 
 // DomainCount returns the number of domains that have rules or may have them: all but the broken ones.
@@ -114,8 +114,8 @@ func (c *Config) Enforces(domain string) bool {
 	return d != nil && d.enforces
 }
 
-// Place returns the place of a rule in a list of all that the configuration tells apart, or, for no rule (nil), that of
-// what no rule of the domain matches: 0 of all unknown domains.
+// Place returns the index of a rule's counters: one for each rule, one for each domain (a nil rule) for descriptors that no
+// rule matches, and 0 for all unknown domains.
 func (c *Config) Place(domain string, rule *Rule) int {
 	at := c.places[domain]
 	if rule != nil {

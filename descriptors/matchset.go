@@ -13,7 +13,7 @@ const maxArrangements = 1000
 func (c *Config) MatchSet(domain string, set Descriptor) (Descriptor, Match) {
 	ordered := slices.SortedFunc(slices.Values(set), func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
 	if configured := c.domains[domain]; configured != nil {
-		a := arranging{left: maxArrangements}
+		a := orderSearch{left: maxArrangements}
 		a.walk(&configured.Root, slices.Clone(ordered), 0)
 		if a.best != nil {
 			ordered = a.order
@@ -22,15 +22,15 @@ func (c *Config) MatchSet(domain string, set Descriptor) (Descriptor, Match) {
 	return ordered, c.Match(domain, ordered)
 }
 
-// arranging looks for the order in which entries reach a rule.
-type arranging struct {
+// orderSearch searches for an order of entries that reaches a rule.
+type orderSearch struct {
 	best  *Rule
 	order Descriptor
 	left  int // steps
 }
 
 // walk tries each entry from index i on as the next one below n.
-func (a *arranging) walk(n *Node, d Descriptor, i int) {
+func (a *orderSearch) walk(n *Node, d Descriptor, i int) {
 	if i == len(d) {
 		if n.Rule != nil && (a.best == nil || n.Rule.Number < a.best.Number) {
 			a.best, a.order = n.Rule, slices.Clone(d)

@@ -142,7 +142,7 @@ func (w *leaseWalk) ask(t *testing.T) {
 			c.Hits, c.Limits, asked, got, c.Lease, want, answer)
 	}
 	if l := c.Lease; l != nil && l.Hits > 0 {
-		w.leases = append(w.leases, held{l.Hits, l.Hits, w.now, w.now.Plus(l.Lasts(c.Limits)), l.State})
+		w.leases = append(w.leases, held{l.Hits, l.Hits, w.now, w.now.Plus(l.TimeLeft(c.Limits)), l.State})
 	}
 }
 

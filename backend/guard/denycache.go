@@ -12,53 +12,53 @@ import (
 )
 
 const (
-	// longestDenial is how long a denial is believed at most: so long a reset, a refund or a grant that another replica
-	// makes may go unnoticed here.
+	// longestDenial is how long a denial is cached at most, and so how long a reset or refund by another replica may go
+	// unnoticed here.
 	longestDenial = time.Second
-	// denialShards is how many locks the keys are spread over; a power of two.
+	// denialShards is the number of shards, each with its own lock; a power of two.
 	denialShards = 64
-	// minDenials is how many keys a shard has room for at least.
+	// minDenials is the least capacity of a shard, in keys.
 	minDenials = 1024
-	// bytesADenial is what a key takes, roughly: 60 bytes of its own, its limit, and its place in a map.
-	bytesADenial = 320
+	// bytesPerDenial is about the memory of a key: 60 bytes of text, its limit, and its entry in a map.
+	bytesPerDenial = 320
 )
 
-// denyCache holds what the store has just denied. A denial of h hits holds for counts of h hits and more of the same
-// key under the same limits: fewer may fit, and other limits are another question.
+// denyCache holds recent denials of the store. A denial of h hits holds for counts of at least h hits of the same key
+// under the same limits: fewer hits may fit.
 type denyCache struct {
 	seed      maphash.Seed
-	keepFixed bool // of fixed windows that count what they deny, denials are kept, too, until the window ends
-	capacity  int  // keys of a shard
+	keepFixed bool // cache denials of a fixed window that charges denied hits, until it ends
+	capacity  int  // of a shard, in keys
 	shards    [denialShards]denialShard
 }
 
 type denialShard struct {
 	mu        sync.RWMutex
 	denials   map[string]denial
-	size      atomic.Int32  // of denials
-	evictions atomic.Uint64 // calls of evict
+	size      atomic.Int32  // len(denials)
+	evictions atomic.Uint64 // number of calls of evict
 }
 
-// denial is one that the store gave. Its times are on the monotonic clock.
+// denial is a denial by the store. Its times are on the monotonic clock.
 type denial struct {
 	limits    []descriptors.Limit
 	hits      uint64
-	until     time.Time // it is believed
-	retry     time.Time // when a check of so many hits may fit
+	until     time.Time // expiry of the denial
+	retry     time.Time // when a check of as many hits may fit
 	strictest int
 	before    uint64
 }
 
-// denialPlace is where the denial of a check is kept; the zero value is nowhere.
-type denialPlace struct {
+// denialSlot says in which shard a check's denial may be cached; the zero value means in none.
+type denialSlot struct {
 	shard     *denialShard
-	evictions uint64 // of the shard, before the store was asked
+	evictions uint64 // value of shard.evictions before the store was asked
 }
 
-// init makes room. With bytes, which may be 0, denials of fixed windows are kept as well.
+// init allocates the cache. bytes is [Config.FixedWindowBytes].
 func (d *denyCache) init(bytes int64) {
 	d.seed, d.keepFixed = maphash.MakeSeed(), bytes > 0
-	d.capacity = max(minDenials, int(bytes/bytesADenial/denialShards))
+	d.capacity = max(minDenials, int(bytes/bytesPerDenial/denialShards))
 	for i := range d.shards {
 		d.shards[i].denials = make(map[string]denial)
 	}
@@ -68,15 +68,15 @@ func (d *denyCache) shard(key []byte) *denialShard {
 	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
 }
 
-// lookUp decides a check if it is known now to be denied, and returns where its denial is kept. Looks and refunds have to
-// ask the store, and so has what charges denied hits, unless that is for one fixed window whose denials are kept.
-func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (place denialPlace, denied bool) {
+// lookUp denies a check whose denial is cached, and returns the slot of its denial. Looks, refunds, and checks that
+// charge denied hits must ask the store; the last may be cached if they have one fixed window and keepFixed is set.
+func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (place denialSlot, denied bool) {
 	kept := d.keepFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
 	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !kept {
-		return denialPlace{}, false
+		return denialSlot{}, false
 	}
 	sh := d.shard(c.Key)
-	place = denialPlace{sh, sh.evictions.Load()}
+	place = denialSlot{sh, sh.evictions.Load()}
 	if sh.size.Load() == 0 {
 		return place, false
 	}
@@ -89,31 +89,31 @@ func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decisio
 	return place, denied
 }
 
-// covers reports whether the denial is one of this check, too.
-func (k *denial) covers(c *backend.Check, now time.Time) bool {
-	return now.Before(k.until) && k.hits <= c.Hits && slices.Equal(k.limits, c.Limits)
+// covers reports whether the denial holds for this check.
+func (d *denial) covers(c *backend.Check, now time.Time) bool {
+	return now.Before(d.until) && d.hits <= c.Hits && slices.Equal(d.limits, c.Limits)
 }
 
-// decision returns the denial of a check as it is now. One of more hits than were denied has to wait at least as long.
-func (k *denial) decision(c *backend.Check, now time.Time) backend.Decision {
-	wait := max(0, k.retry.Sub(now))
+// decision returns the cached denial as the answer to a check. A check of more hits has to wait at least as long.
+func (d *denial) decision(c *backend.Check, now time.Time) backend.Decision {
+	wait := max(0, d.retry.Sub(now))
 	retry := wait
 	if neverFits(c) {
 		retry = backend.Never
 	}
-	return backend.Decision{Source: backend.FromDenyCache, Strictest: k.strictest, Before: k.before, ResetIn: wait, RetryIn: retry}
+	return backend.Decision{Source: backend.FromDenyCache, Strictest: d.strictest, Before: d.before, ResetIn: wait, RetryIn: retry}
 }
 
-// remember keeps a denial for as long as it holds, counted from when the store was asked: until a check of its size may
-// fit, but no longer than one precision of a sliding window, and a second. A fixed window that counts what it denies is
-// full until it ends, for whatever number of hits. The denial is not kept if the key may have been evicted meanwhile.
-func (d *denyCache) remember(c *backend.Check, given *backend.Decision, place denialPlace, asked, now time.Time) {
+// add caches a denial until a check of its size may fit, at most for a second and for one precision of a sliding window,
+// counted from when the store was asked. A fixed window that charges denied hits is full until it ends, for any number
+// of hits. add does nothing if the key was evicted after the store was asked.
+func (d *denyCache) add(c *backend.Check, given *backend.Decision, place denialSlot, asked, now time.Time) {
 	sh := place.shard
 	if sh == nil {
 		return
 	}
 	hits, before, holds := c.Hits, given.Before, min(given.RetryIn, longestDenial)
-	if c.ChargesAlways() { // what was denied counts, so there is no room for any number of hits
+	if c.ChargesAlways() { // the denied hits count too, so not even one more hit fits
 		hits, before, holds = 1, given.Before+c.Hits, given.ResetIn
 	}
 	for i := range c.Limits {
@@ -121,31 +121,31 @@ func (d *denyCache) remember(c *backend.Check, given *backend.Decision, place de
 			holds = min(holds, p)
 		}
 	}
-	k := denial{hits: hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
+	fresh := denial{hits: hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
 		strictest: given.Strictest, before: before}
-	if !now.Before(k.until) {
+	if !now.Before(fresh.until) {
 		return
 	}
-	k.limits = slices.Clone(c.Limits) // those of an override are the request's
+	fresh.limits = slices.Clone(c.Limits) // the request owns the limits of an override
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.evictions.Load() != place.evictions {
 		return
 	}
 	old, found := sh.denials[string(c.Key)]
-	if found && now.Before(old.until) && old.hits < k.hits && slices.Equal(old.limits, k.limits) {
-		return // it denies more
+	if found && now.Before(old.until) && old.hits < fresh.hits && slices.Equal(old.limits, fresh.limits) {
+		return // the cached denial covers more checks
 	}
 	sh.makeRoom(now, d.capacity)
-	sh.denials[string(c.Key)] = k
+	sh.denials[string(c.Key)] = fresh
 	sh.size.Store(int32(len(sh.denials)))
 }
 
-// makeRoom removes a denial from a full shard, one that has ended if it meets one. The caller holds mu.
+// makeRoom removes expired denials from a full shard, or any one if it finds none. The caller holds mu.
 func (sh *denialShard) makeRoom(now time.Time, capacity int) {
 	last := ""
-	whileFull(sh.denials, capacity, func(key string, k denial) {
-		if last = key; !now.Before(k.until) {
+	whileFull(sh.denials, capacity, func(key string, d denial) {
+		if last = key; !now.Before(d.until) {
 			delete(sh.denials, key)
 		}
 	})
@@ -154,7 +154,7 @@ func (sh *denialShard) makeRoom(now time.Time, capacity int) {
 	}
 }
 
-// whileFull calls do, which may delete it, for one entry of a map after the other while the map is full: 16 at most.
+// whileFull calls do for entries of a map while the map is full, at most 16. do may delete the entry.
 func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	seen := 0
 	for key, v := range m {
@@ -166,7 +166,7 @@ func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	}
 }
 
-// evict removes the denial of a key. One that the store has still to give is not kept.
+// evict removes the denial of a key, and keeps add from caching one that the store is still deciding.
 func (d *denyCache) evict(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()
@@ -176,7 +176,7 @@ func (d *denyCache) evict(key []byte) {
 	sh.size.Store(int32(len(sh.denials)))
 }
 
-// keys returns how many keys a denial is kept of, whether it still holds or not.
+// keys returns the number of cached denials, expired ones included.
 func (d *denyCache) keys() (n int) {
 	for i := range d.shards {
 		n += int(d.shards[i].size.Load())

@@ -174,7 +174,7 @@ func TestDenyCacheIgnoresDenialsBeforeAReset(t *testing.T) {
 	var known backend.Decision
 	place, _ := d.lookUp(&check, time.Now(), &known)
 	d.evict(check.Key)
-	d.remember(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, place, time.Now(), time.Now())
+	d.add(&check, &backend.Decision{RetryIn: time.Minute, ResetIn: time.Minute}, place, time.Now(), time.Now())
 	if _, denied := d.lookUp(&check, time.Now(), &known); denied {
 		t.Error("a denial that was asked for before the key was forgotten is believed after it")
 	}

@@ -1,6 +1,6 @@
-// Package guard stands before a store that may be away, and answers what it can without it: denials that this process
-// knows already, hits that the store has leased to it, and, while the store gives no answer, whatever the failure policy
-// of a check says. FAILURE.md tells an operator what that means, fault by fault.
+// Package guard wraps a store that may be away, and answers without it where it can: from cached denials, from hits that
+// the store has leased to this process, and, while the store gives no answer, by the failure policy of the check.
+// FAILURE.md says what that means for operators, fault by fault.
 package guard
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Guard is a backend.Counter that asks its store only where it has to. The zero Guard is not usable; make one with New.
+// Guard is a backend.Store that asks the wrapped store only if it has to. Make one with New.
 type Guard struct {
 	store    backend.Store
 	policy   descriptors.Policy
 	denied   denyCache
-	leases   leases
+	leases   leaseTable
 	local    backend.Counter // nil if no check has that policy
 	replicas func() int
 	now      func() time.Time
@@ -35,28 +35,28 @@ type Guard struct {
 
 var _ backend.Store = (*Guard)(nil)
 
-// Config says what becomes of checks whose store is away.
+// Config says how checks are decided while the store is away, and what is cached.
 type Config struct {
 	// Policy is for checks that have none of their own; the zero value is descriptors.PolicyError.
 	Policy descriptors.Policy
-	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means that this
-	// one is alone. It is asked for each call that is decided so, and must not wait.
+	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means 1. It is
+	// called for each call that is decided locally, and must not block.
 	Replicas func() int
-	// FixedWindowBytes, above 0, keeps denials of rules with one fixed window until that ends, as
-	// envoyproxy/ratelimit's local cache does: what is denied so is not counted. There is room for 65,536 keys at
-	// least, and for one more for each 320 bytes above 20 MiB. A reset or refund by another replica goes unnoticed
+	// FixedWindowBytes, if above 0, caches denials of rules with one fixed window until that ends, as
+	// envoyproxy/ratelimit's local cache does: denials from the cache are not counted. The cache has room for at least
+	// 65,536 keys, and for one more for each 320 bytes above 20 MiB. A reset or refund by another replica goes unnoticed
 	// until the window ends.
 	FixedWindowBytes int64
-	// Local is the store that counts in this process by descriptors.PolicyLocal; the guard closes it in the end. It has to
-	// be there unless no check can have that policy.
+	// Local is the store that counts in this process by descriptors.PolicyLocal; Close closes it. It may be nil if no
+	// check has that policy.
 	Local backend.Counter
-	// Leases has the store grant hits of busy keys, which are then admitted here.
+	// Leases makes the guard lease hits of busy keys from the store, and admit them itself.
 	Leases bool
-	// Now, if not nil, replaces the monotonic clock, in tests, which call Settle.
+	// Now, if not nil, replaces the monotonic clock in tests, which then call Settle themselves.
 	Now func() time.Time
 }
 
-// New makes a guard before a store, which it closes in the end.
+// New makes a guard that wraps a store. Close closes both.
 func New(store backend.Store, c Config) *Guard {
 	if c.Replicas == nil {
 		c.Replicas = func() int { return 1 }
@@ -76,9 +76,9 @@ func New(store backend.Store, c Config) *Guard {
 	return g
 }
 
-// settleLeases settles leases that have ended until ctx ends.
+// settleLeases settles ended leases until ctx ends.
 func (g *Guard) settleLeases(ctx context.Context) {
-	tick := time.NewTicker(settlePause)
+	tick := time.NewTicker(settleInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -90,66 +90,66 @@ func (g *Guard) settleLeases(ctx context.Context) {
 	}
 }
 
-// Settle settles the leases that have ended, which a guard by the monotonic clock does twice in backend.SettleTime.
+// Settle settles the ended leases. Unless Config.Now is set, the guard does so itself, twice per backend.SettleTime.
 func (g *Guard) Settle(ctx context.Context) {
 	var running sync.WaitGroup
 	g.leases.settleEnded(ctx, g.store, g.now(), false, &running)
 	running.Wait()
 }
 
-// maxKey is how many bytes a key may have of which a guard knows denials or leases.
+// maxKey is the longest key, in bytes, whose denials and leases are kept.
 const maxKey = 1024
 
-// call is one call of Decide. It is pooled, so that it allocates nothing.
+// call is one call of Decide. Calls are pooled, so that Decide allocates nothing.
 type call struct {
 	checks []backend.Check
 	out    []backend.Decision
-	began  time.Time
+	start  time.Time
 
-	plans   []plan       // of each check
-	decided int          // checks, without the store
-	refused bool         // a known denial refuses the whole request
-	asking  bool         // the store is asked about leases
-	part    backend.Part // the checks that the store is asked, if these are not all as they came
+	plans      []plan         // by check
+	decided    int            // number of checks decided without the store
+	refused    bool           // a cached denial refuses the whole request
+	asksLeases bool           // a check asks for a lease, or settles one
+	part       backend.Subset // the checks that the store gets, unless it gets the caller's unchanged
 
 	settlements []settlement
 }
 
-// settlement is a check that settles a lease before another check of the call.
+// settlement is a check that settles a lease, to be decided before check number before of the call.
 type settlement struct {
 	before int
 	check  backend.Check
 }
 
-// plan is how a check is decided.
+// plan is how one check is decided.
 type plan struct {
-	decided bool          // without the store
-	denial  denialPlace   // where its denial is kept
-	lease   *pendingLease // that the store is asked for; nil: none
+	decided bool          // already, without the store
+	denial  denialSlot    // where its denial is cached
+	lease   *pendingLease // to ask the store for; nil for none
 }
 
-// Decide answers what this process knows, has the store decide the rest, and applies the failure policies to what the
-// store gives no answer to. Only checks whose policy is error have an Err then.
+// Decide answers checks from cached denials and leases, lets the store decide the rest, and applies the failure policies
+// to checks without an answer. After that only checks with the policy error have an Err.
 //
-// A count that a known denial covers is denied without the store. If such a denial refuses the whole request, the
-// call's other counts are looked at and not counted, but for those that charge whatever the verdict. Other counts are
-// admitted by leases, as far as these go.
+// A count that a cached denial covers is denied without the store. If such a denial refuses the whole request, the
+// call's other counts become looks, except those that charge whatever the verdict. Else they are admitted from leases
+// while these have hits.
 func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if len(out) < len(checks) {
 		return backend.Validate(checks, out)
 	}
 	c := g.calls.Get().(*call)
-	c.checks, c.out, c.began = checks, out, g.now()
+	c.checks, c.out, c.start = checks, out, g.now()
 	g.denyKnown(c)
 	if g.leases.enabled && c.decided < len(checks) {
 		g.lease(c)
 	}
 	var err error
 	switch {
-	case c.decided == 0 && !c.asking:
+	case c.decided == 0 && !c.asksLeases:
 		err = g.store.Decide(ctx, checks, out)
 	case c.decided < len(checks):
-		err = g.askRest(ctx, c)
+		err = g.decideRest(ctx, c)
 	}
 	if away := g.record(c, err); away && err == nil {
 		g.degrade(ctx, c)
@@ -161,16 +161,16 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return err
 }
 
-// denyKnown denies the checks of a call that are known to be denied.
+// denyKnown denies the checks of a call whose denials are cached.
 func (g *Guard) denyKnown(c *call) {
 	cacheable := 0
-	refunds := false // what they give back, a count of the same call may need
+	refunds := false // a count of the same call may need the returned hits
 	for i := range c.checks {
 		refunds = refunds || c.checks[i].Op == backend.Refund
 	}
 	for i := range c.checks {
 		var p plan
-		p.denial, p.decided = g.denied.lookUp(&c.checks[i], c.began, &c.out[i])
+		p.denial, p.decided = g.denied.lookUp(&c.checks[i], c.start, &c.out[i])
 		if p.decided = p.decided && !refunds; p.decided {
 			c.decided++
 			c.refused = c.refused || c.checks[i].Enforced
@@ -184,14 +184,14 @@ func (g *Guard) denyKnown(c *call) {
 	g.lookups.Add(uint64(cacheable))
 }
 
-// uncharged reports whether check i becomes a look, as its request is refused anyway.
+// uncharged reports whether check i becomes a look because its request is refused anyway.
 func (c *call) uncharged(i int) bool {
 	check := &c.checks[i]
 	return c.refused && !c.plans[i].decided && check.Op == backend.Count && !check.ChargesAlways()
 }
 
-// lease decides by leases what it can of the checks that are not denied yet. A request that is refused anyway takes none
-// of their hits.
+// lease decides checks that are not denied yet from leases, as far as it can. A request that is refused anyway uses no
+// leased hits.
 func (g *Guard) lease(c *call) {
 	for i := range c.checks {
 		p := &c.plans[i]
@@ -201,21 +201,21 @@ func (g *Guard) lease(c *call) {
 		if p.decided, p.lease = g.leases.decide(c, i); p.decided {
 			c.decided++
 		}
-		c.asking = c.asking || p.lease != nil
+		c.asksLeases = c.asksLeases || p.lease != nil
 	}
 }
 
-// settle has a lease settled before check i, and reports whether the call has room for that.
+// settle adds a settlement before check i, and reports whether the call has room for it.
 func (c *call) settle(i int, check backend.Check) bool {
 	if len(c.checks)+len(c.settlements) >= backend.MaxChecks {
 		return false
 	}
-	c.settlements, c.asking = append(c.settlements, settlement{i, check}), true
+	c.settlements, c.asksLeases = append(c.settlements, settlement{i, check}), true
 	return true
 }
 
-// askRest has the store decide the checks that are not decided yet as a part of the call, settlements before them.
-func (g *Guard) askRest(ctx context.Context, c *call) error {
+// decideRest lets the store decide the undecided checks of the call, and the settlements before them.
+func (g *Guard) decideRest(ctx context.Context, c *call) error {
 	settlements := c.settlements
 	for i := range c.checks {
 		for ; len(settlements) > 0 && settlements[0].before == i; settlements = settlements[1:] {
@@ -230,23 +230,23 @@ func (g *Guard) askRest(ctx context.Context, c *call) error {
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
 	for i := range c.part.Checks {
 		if check := &c.part.Checks[i]; check.Op == backend.Refund && check.Lease != nil {
-			g.leases.settled(check, cmp.Or(err, c.part.Out[i].Err), c.began)
+			g.leases.settled(check, cmp.Or(err, c.part.Out[i].Err), c.start)
 		}
 	}
-	c.part.HandOver(c.out)
+	c.part.CopyTo(c.out)
 	c.part.Reset()
 	for i := range c.checks {
 		if d := &c.out[i]; err == nil && d.Err == nil && c.uncharged(i) {
-			g.leases.addUnused(&c.checks[i], d, c.began)
+			g.leases.addUnused(&c.checks[i], d, c.start)
 			d.Source = backend.FromLook
-			asCount(d, &c.checks[i])
+			lookToCount(d, &c.checks[i])
 		}
 	}
 	return err
 }
 
-// addTo adds check i to a part, as a look if it is not to be charged, and returns what it added.
-func (c *call) addTo(part *backend.Part, i int) *backend.Check {
+// addTo adds check i to a part, as a look if it is uncharged, and returns the added check.
+func (c *call) addTo(part *backend.Subset, i int) *backend.Check {
 	check := part.Add(c.checks, i)
 	if c.uncharged(i) {
 		check.Op = backend.Look
@@ -254,9 +254,9 @@ func (c *call) addTo(part *backend.Part, i int) *backend.Check {
 	return check
 }
 
-// asCount makes the answer to a look that of the count in whose place it was made. A look does not tell how long a count
-// of several hits has to wait: at least until the first hit leaves.
-func asCount(d *backend.Decision, check *backend.Check) {
+// lookToCount turns the answer to a look into the answer to the count that it replaced. A look does not tell how long a
+// count of several hits must wait, so RetryIn is the least: until the first hit leaves.
+func lookToCount(d *backend.Decision, check *backend.Check) {
 	if !d.Allowed || check.Hits <= d.Remaining {
 		return
 	}
@@ -266,8 +266,8 @@ func asCount(d *backend.Decision, check *backend.Check) {
 	}
 }
 
-// record keeps the denials that the store gave when it was asked, and the leases, and evicts what a refund may have
-// changed; err is why the store answered nothing. It reports whether the store gave a check no answer.
+// record caches the store's denials and leases, and evicts denials that a refund may have ended. err is why the store
+// answered none of the checks. record reports whether any check has no answer.
 func (g *Guard) record(c *call, err error) (away bool) {
 	for i := range c.checks {
 		check, d, p := &c.checks[i], &c.out[i], &c.plans[i]
@@ -282,15 +282,15 @@ func (g *Guard) record(c *call, err error) (away bool) {
 		case check.Op == backend.Refund:
 			g.denied.evict(check.Key)
 		case check.Op == backend.Look && g.leases.enabled:
-			g.leases.addUnused(check, d, c.began)
+			g.leases.addUnused(check, d, c.start)
 		case !p.decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
-			g.denied.remember(check, d, p.denial, c.began, g.now())
+			g.denied.add(check, d, p.denial, c.start, g.now())
 		}
 	}
 	return away
 }
 
-// neverFits reports whether a check asks for more hits than one of its limits ever admits at once.
+// neverFits reports whether a check has more hits than one of its limits admits at once.
 func neverFits(c *backend.Check) bool {
 	return slices.ContainsFunc(c.Limits, func(l descriptors.Limit) bool { return c.Hits > l.Capacity() })
 }
@@ -300,7 +300,7 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 	return g.store.Inspect(ctx, key, limits)
 }
 
-// Reset has the store forget a key, and drops its denials and leases.
+// Reset removes a key from the store, and its denials and leases from this process.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
 	g.denied.evict(key)
@@ -308,11 +308,11 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	return err
 }
 
-// Close settles the leases, and closes the store, and what was counted in this process.
+// Close settles the leases, and closes the store and the local counter.
 func (g *Guard) Close() error {
 	g.stop()
 	g.running.Wait()
-	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // what is not settled leaves with its window
+	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // hits that are not settled leave with their window
 	g.running.Wait()
 	err := g.store.Close()
 	if g.local != nil {
@@ -324,22 +324,22 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// Stats are totals since the start, but for DenyCacheKeys, which is now's.
+// Stats are totals since the start, except DenyCacheKeys, which is the present number.
 type Stats struct {
-	DenyCacheHits    uint64 // checks that were denied without the store, as it had denied them just before
-	DenyCacheLookups uint64 // checks whose denial could have been known, the hits among them
+	DenyCacheHits    uint64 // checks denied from the cache
+	DenyCacheLookups uint64 // checks that were looked up, including DenyCacheHits
 	DenyCacheKeys    int
 
 	Leases       uint64 // that the store granted
 	LeaseGranted uint64 // their hits
-	// Of LeaseGranted, once their leases are settled, the three add up to it:
+	// The next three add up to LeaseGranted once all leases are settled.
 
 	LeaseUsed     uint64 // hits that were admitted by leases
-	LeaseReturned uint64 // unused hits that the store took out of the count
-	LeaseLapsed   uint64 // unused hits that leave with their window
+	LeaseReturned uint64 // unused hits that the store took back
+	LeaseLapsed   uint64 // unused hits that count until they leave their window
 }
 
-// Stats returns what the guard has answered itself.
+// Stats returns the guard's totals.
 func (g *Guard) Stats() Stats {
 	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), DenyCacheKeys: g.denied.keys(),
 		Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),

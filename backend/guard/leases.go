@@ -15,119 +15,119 @@ import (
 )
 
 const (
-	// minLeaseRate is how many hits a second a key must have in this process to lease: a lease saves as many questions, and
+	// minLeaseRate is how many hits a second a key must have in this process to lease: a lease saves as many checks, and
 	// costs two.
 	minLeaseRate = 10
-	// minLeaseSpan is how wide the narrowest bucket must be: unused hits of a narrower one mostly come back too late for it,
+	// minLeaseSpan is the least width of the finest bucket: unused hits of a narrower one are mostly returned after its end,
 	// and count until their window ends.
 	minLeaseSpan = time.Second
-	// leaseShare is what part of what remains of a limit all replicas together hold by leases: a tenth.
+	// leaseShare divides the remaining hits of a limit: all replicas together lease at most a tenth of them.
 	leaseShare = 10
-	// leaseDrift is what part of its time a lease ends early, as the clocks of servers are set faster or slower by up to
+	// leaseDrift divides the life of a lease: it ends a thousandth early, as NTP slews the clocks of servers by up to
 	// half as much.
 	leaseDrift = 1000
-	// grantPause is how long no lease of a key is asked for after the store has granted none.
-	grantPause = time.Second
-	// sharedPause is how long no lease is asked for after a check under other limits of the same state had to settle one.
+	// noGrantPause is how long a key does not ask for a lease after the store has granted none.
+	noGrantPause = time.Second
+	// sharedPause is the same after a check under other limits had to settle a lease of the same state.
 	sharedPause = 10 * time.Second
-	// maxLeases is how many leases a shard holds; leaseShards is how many shards there are, a power of two.
+	// maxLeases is the most leases in a shard; leaseShards is the number of shards, a power of two.
 	maxLeases, leaseShards = 128, 64
-	// bucketDoubt is how long after the end of a bucket no lease is asked for: it was told too early by the way of the
-	// answer, and a lease that is granted before the end would be over at once.
-	bucketDoubt = 5 * time.Millisecond
-	// keepTime is how long a lease is kept after its end, so that the next one is as long as what is left of its bucket.
-	keepTime = 2 * time.Second
+	// bucketEndMargin is how long after the estimated end of a bucket a key does not ask for a lease. The estimate is early
+	// by the latency of the answer, and a lease granted before the real end would end at once.
+	bucketEndMargin = 5 * time.Millisecond
+	// keepAfterEnd is how long an ended lease is remembered: the ends of later buckets are estimated from its own.
+	keepAfterEnd = 2 * time.Second
 )
 
-// leases are hits that the store has granted this process; see backend.Lease. All its methods may be called by any
-// number of goroutines.
-type leases struct {
+// leaseTable holds the hits that the store has leased to this process; see backend.Lease. All its methods may be called
+// by any number of goroutines.
+type leaseTable struct {
 	enabled  bool
 	replicas func() int
 	seed     maphash.Seed
 	shards   [leaseShards]leaseShard
 
-	grants                          atomic.Uint64 // leases
-	granted, used, returned, lapsed atomic.Uint64 // their hits; the last three once they are settled
+	grants                          atomic.Uint64 // number of leases
+	granted, used, returned, lapsed atomic.Uint64 // their hits; the last three are counted at settlement
 }
 
 type leaseShard struct {
 	mu   sync.Mutex
-	keys map[string]*lease // of each key the first of its leases
-	size atomic.Int32      // leases
+	keys map[string]*lease // by key, a linked list of leases
+	size atomic.Int32      // number of leases
 }
 
-// lease is what is known of the leases of a key under some limits: the last one, until it is settled, and the next one
-// that is asked for. Its times are on the monotonic clock, but for chargedAt.
+// lease is the last lease of a key under one list of limits, and the next one if it is pending. Its times are on the
+// monotonic clock, except chargedAt.
 type lease struct {
-	next            *lease // of the same key under other limits
+	next            *lease // of the same key, under other limits
 	limits          []descriptors.Limit
-	granted, unused uint64 // hits; granted is 0 if there is none to settle
+	granted, unused uint64 // hits; granted is 0 if there is nothing to settle
 	state           uint64
 	chargedAt       time.Time // by the store's clock
-	bucketEnds      time.Time // the bucket in which it was charged; zero: there was no lease yet
+	bucketEnds      time.Time // of the bucket that was charged; zero before the first lease
 	ends            time.Time
 
 	strictest         int
-	before, remaining uint64    // of the strictest limit: what counts as far as this process knows, and what remains
+	before, remaining uint64    // of the strictest limit, as far as this process knows
 	resetAt           time.Time // of the strictest limit
 
-	pending   *pendingLease // nil: none
-	askAfter  time.Time     // no lease is asked for until then, as none was granted
+	pending   *pendingLease // nil for none
+	askAfter  time.Time     // no lease is asked for before
 	abandoned abandoned
 }
 
-// pendingLease is what the store is asked for with a check. Done has to be told what was decided, or the key never
+// pendingLease is a lease that a check asks the store for. Done must be called with the decision, or the key never
 // leases again.
 type pendingLease struct {
 	backend.Lease
-	of    *leases
+	table *leaseTable
 	check *backend.Check
 	sent  time.Time
 }
 
-func (l *leases) init(enabled bool, replicas func() int) {
-	l.enabled, l.replicas, l.seed = enabled, replicas, maphash.MakeSeed()
-	for i := range l.shards {
-		l.shards[i].keys = make(map[string]*lease)
+func (t *leaseTable) init(enabled bool, replicas func() int) {
+	t.enabled, t.replicas, t.seed = enabled, replicas, maphash.MakeSeed()
+	for i := range t.shards {
+		t.shards[i].keys = make(map[string]*lease)
 	}
 }
 
-func (l *leases) shard(key []byte) *leaseShard {
-	return &l.shards[maphash.Bytes(l.seed, key)&(leaseShards-1)]
+func (t *leaseTable) shard(key []byte) *leaseShard {
+	return &t.shards[maphash.Bytes(t.seed, key)&(leaseShards-1)]
 }
 
-// find returns the lease of a key under some limits, nil if there is none.
+// find returns the lease of a key under these limits, nil if there is none.
 func (sh *leaseShard) find(key []byte, limits []descriptors.Limit) *lease {
-	k := sh.keys[string(key)]
-	for k != nil && !slices.Equal(k.limits, limits) {
-		k = k.next
+	l := sh.keys[string(key)]
+	for l != nil && !slices.Equal(l.limits, limits) {
+		l = l.next
 	}
-	return k
+	return l
 }
 
-// decide decides check i of a call by a lease, and reports whether it could. Else the call settles before it the leases of
-// the key that count in the same states, and decide returns the lease that the check is to ask for, nil for none.
+// decide decides check i of a call from a lease, and reports whether it could. If not, it makes the call settle the key's
+// leases that count in the same states before the check, and returns the lease that the check must ask for, if any.
 //
-// Refunds of a key that leases give their hits back to the lease: others may use them once it is settled. That of an
-// operator, which does not lease, is for all at once.
-func (l *leases) decide(of *call, i int) (decided bool, asks *pendingLease) {
-	c, now := &of.checks[i], of.began
-	wanted := c.Leases && c.Rate >= minLeaseRate && len(c.Key) <= maxKey && c.MayLease() &&
-		backend.LeaseSpan(c.Limits) >= minLeaseSpan && of.alone(i)
-	sh := l.shard(c.Key)
-	if c.Op == backend.Look || !wanted && sh.size.Load() == 0 {
+// A refund of a key with a lease returns its hits to the lease; other replicas may use them once it is settled. An
+// operator's refund does not lease, so it goes to the store at once.
+func (t *leaseTable) decide(c *call, i int) (decided bool, asks *pendingLease) {
+	check, now := &c.checks[i], c.start
+	wanted := check.Leases && check.Rate >= minLeaseRate && len(check.Key) <= maxKey && check.MayLease() &&
+		backend.LeaseSpan(check.Limits) >= minLeaseSpan && c.sharesNoState(i)
+	sh := t.shard(check.Key)
+	if check.Op == backend.Look || !wanted && sh.size.Load() == 0 {
 		return false, nil
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	k := sh.find(c.Key, c.Limits)
-	if k != nil && c.Leases && k.decide(c, now, &of.out[i]) {
+	l := sh.find(check.Key, check.Limits)
+	if l != nil && check.Leases && l.decide(check, now, &c.out[i]) {
 		return true, nil
 	}
-	for other := sh.keys[string(c.Key)]; other != nil; other = other.next {
-		if other.granted > 0 && sharesState(other.limits, c.Limits) && of.settle(i, other.settlement(c.Key)) {
-			if other.granted, other.unused = 0, 0; other != k {
+	for other := sh.keys[string(check.Key)]; other != nil; other = other.next {
+		if other.granted > 0 && sharesState(other.limits, check.Limits) && c.settle(i, other.settlement(check.Key)) {
+			if other.granted, other.unused = 0, 0; other != l {
 				other.askAfter = now.Add(sharedPause)
 			}
 		}
@@ -135,11 +135,11 @@ func (l *leases) decide(of *call, i int) (decided bool, asks *pendingLease) {
 	if !wanted {
 		return false, nil
 	}
-	return false, l.want(sh, k, c, now)
+	return false, t.want(sh, l, check, now)
 }
 
-// alone reports whether no other check of the call counts in the states of check i: it would be denied by its lease.
-func (c *call) alone(i int) bool {
+// sharesNoState reports whether no other check of the call counts in check i's states: a lease could get it denied.
+func (c *call) sharesNoState(i int) bool {
 	one := &c.checks[i]
 	for j := range c.checks {
 		if other := &c.checks[j]; j != i && bytes.Equal(other.Key, one.Key) && sharesState(other.Limits, one.Limits) {
@@ -149,45 +149,45 @@ func (c *call) alone(i int) bool {
 	return true
 }
 
-// sharesState reports whether some limits count in a state in which others do.
+// sharesState reports whether a limit of a counts in the same state as a limit of b.
 func sharesState(a, b []descriptors.Limit) bool {
 	return slices.ContainsFunc(a, func(one descriptors.Limit) bool {
 		return slices.ContainsFunc(b, func(other descriptors.Limit) bool { return one.SameState(&other) })
 	})
 }
 
-// want returns the lease that a key needs, nil if it needs none or may not ask. k is nil if the shard does not hold it.
-func (l *leases) want(sh *leaseShard, k *lease, c *backend.Check, now time.Time) *pendingLease {
-	share := leaseShare * uint64(max(1, l.replicas()))
-	hits := k.need(c, share, now)
+// want returns the lease that a key must ask for, nil for none. l is nil if the shard has no lease of the key.
+func (t *leaseTable) want(sh *leaseShard, l *lease, c *backend.Check, now time.Time) *pendingLease {
+	share := leaseShare * uint64(max(1, t.replicas()))
+	hits := l.need(c, share, now)
 	switch {
 	case hits < backend.MinLeaseHits:
 		return nil
-	case k == nil && sh.size.Load() >= maxLeases:
+	case l == nil && sh.size.Load() >= maxLeases:
 		return nil
-	case k == nil:
-		k = &lease{limits: slices.Clone(c.Limits), next: sh.keys[string(c.Key)]} // those of an override are the request's
-		sh.keys[string(c.Key)] = k
+	case l == nil:
+		l = &lease{limits: slices.Clone(c.Limits), next: sh.keys[string(c.Key)]} // the request owns the limits of an override
+		sh.keys[string(c.Key)] = l
 		sh.size.Add(1)
-	case k.pending != nil || k.granted > 0 || !now.After(k.askAfter):
+	case l.pending != nil || l.granted > 0 || !now.After(l.askAfter):
 		return nil
 	}
-	state := 1 + rand.Uint64N(1<<53-1) // as many as a script can tell
-	k.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: k.abandoned.sum(longest(k.limits), now),
-		State: state}, l, c, now}
-	return k.pending
+	state := 1 + rand.Uint64N(1<<53-1) // a script's numbers are exact below 2^53
+	l.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: l.abandoned.sum(longest(l.limits), now),
+		State: state}, t, c, now}
+	return l.pending
 }
 
-// need returns how many hits a key needs until a lease ends that is granted now, 0 if a limit is too small for as many.
-// k may be nil.
-func (k *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
+// need returns how many hits a key needs until the end of a lease that is granted now, at most what the limits allow.
+// l may be nil.
+func (l *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 	span := backend.LeaseSpan(c.Limits)
 	rest := span
-	if k != nil && !k.bucketEnds.IsZero() {
-		if rest = k.bucketEnds.Sub(now) % span; rest <= 0 {
+	if l != nil && !l.bucketEnds.IsZero() {
+		if rest = l.bucketEnds.Sub(now) % span; rest <= 0 {
 			rest += span
 		}
-		if rest > span-min(span/20, bucketDoubt) {
+		if rest > span-min(span/20, bucketEndMargin) {
 			return 0
 		}
 	}
@@ -199,92 +199,92 @@ func (k *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 }
 
 // usable reports whether the lease's hits may be used now.
-func (k *lease) usable(now time.Time) bool { return k.granted > 0 && now.Before(k.ends) }
+func (l *lease) usable(now time.Time) bool { return l.granted > 0 && now.Before(l.ends) }
 
-// decide answers a check by a lease's unused hits, or takes its hits back, if the lease can.
-func (k *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
-	if !k.usable(now) {
+// decide admits a check from the unused hits of a lease, or returns the hits of a refund to it. It reports whether it did.
+func (l *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
+	if !l.usable(now) {
 		return false
 	}
-	before := k.before
+	before := l.before
 	switch {
-	case c.Op == backend.Refund && c.Hits <= k.granted-k.unused:
-		k.unused, k.before, k.remaining = k.unused+c.Hits, k.before-c.Hits, k.remaining+c.Hits
-	case c.MayLease() && c.Hits <= k.unused:
-		k.unused, k.before, k.remaining = k.unused-c.Hits, k.before+c.Hits, k.remaining-c.Hits
+	case c.Op == backend.Refund && c.Hits <= l.granted-l.unused:
+		l.unused, l.before, l.remaining = l.unused+c.Hits, l.before-c.Hits, l.remaining+c.Hits
+	case c.MayLease() && c.Hits <= l.unused:
+		l.unused, l.before, l.remaining = l.unused-c.Hits, l.before+c.Hits, l.remaining-c.Hits
 	default:
 		return false
 	}
-	*out = backend.Decision{Allowed: true, Source: backend.FromLease, Strictest: k.strictest, Before: before,
-		Remaining: k.remaining, ResetIn: max(0, k.resetAt.Sub(now))}
+	*out = backend.Decision{Allowed: true, Source: backend.FromLease, Strictest: l.strictest, Before: before,
+		Remaining: l.remaining, ResetIn: max(0, l.resetAt.Sub(now))}
 	return true
 }
 
-// Done begins the lease if the store granted one, given its decision on the check.
-func (q *pendingLease) Done(d *backend.Decision) {
-	l, c := q.of, q.check
-	sh := l.shard(c.Key)
+// Done starts the lease if the store granted one. d is the store's decision on the check.
+func (p *pendingLease) Done(d *backend.Decision) {
+	t, c := p.table, p.check
+	sh := t.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	k := sh.find(c.Key, c.Limits)
-	l.granted.Add(q.Hits)
-	if k == nil || k.pending != q { // the key was reset since
-		l.lapsed.Add(q.Hits)
+	l := sh.find(c.Key, c.Limits)
+	t.granted.Add(p.Hits)
+	if l == nil || l.pending != p { // the key was reset in the meantime
+		t.lapsed.Add(p.Hits)
 		return
 	}
-	k.pending = nil
+	l.pending = nil
 	switch {
-	case q.Hits > 0:
-		l.grants.Add(1)
-		k.abandoned.add(k.unused, longest(k.limits), q.sent)
-		l.lapse(k) // one that could not be settled
-		lasts := q.Lasts(k.limits)
-		k.granted, k.unused, k.state, k.chargedAt = q.Hits, q.Hits, q.State, q.Now
-		k.bucketEnds, k.ends = q.sent.Add(lasts), q.sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
-		k.strictest, k.before, k.remaining, k.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, q.sent.Add(d.ResetIn)
-	case !unasked(d.Err): // the limit is near, or the store is slow: a check with a question costs it twice as much
-		k.askAfter = q.sent.Add(grantPause)
-		if d.Err != nil { // the store may have granted what nobody will use
-			k.abandoned.add(q.Want, longest(k.limits), q.sent)
+	case p.Hits > 0:
+		t.grants.Add(1)
+		l.abandoned.add(l.unused, longest(l.limits), p.sent)
+		t.lapse(l) // the old lease, if it could not be settled
+		lasts := p.TimeLeft(l.limits)
+		l.granted, l.unused, l.state, l.chargedAt = p.Hits, p.Hits, p.State, p.Now
+		l.bucketEnds, l.ends = p.sent.Add(lasts), p.sent.Add(min(lasts-lasts/leaseDrift, backend.MaxLeaseTime))
+		l.strictest, l.before, l.remaining, l.resetAt = d.Strictest, d.Before+c.Hits, d.Remaining, p.sent.Add(d.ResetIn)
+	case !neverSent(d.Err): // a check that asks costs the store twice as much, and the limit is near or the store slow
+		l.askAfter = p.sent.Add(noGrantPause)
+		if d.Err != nil { // the store may have granted hits that nobody will use
+			l.abandoned.add(p.Want, longest(l.limits), p.sent)
 		}
 	}
 }
 
-// unasked reports whether an error proves that the store was not asked.
-func unasked(err error) bool {
+// neverSent reports whether an error proves that the check was not sent to the store.
+func neverSent(err error) bool {
 	reason := backend.ReasonOf(err)
 	return err != nil && (reason == backend.Down || reason == backend.Busy)
 }
 
-// addUnused adds to the answer to a look what this process may admit by a lease of the key.
-func (l *leases) addUnused(c *backend.Check, d *backend.Decision, now time.Time) {
-	sh := l.shard(c.Key)
+// addUnused adds the unused hits of the key's lease to the answer to a look: this process may still admit them.
+func (t *leaseTable) addUnused(c *backend.Check, d *backend.Decision, now time.Time) {
+	sh := t.shard(c.Key)
 	if sh.size.Load() == 0 || d.Err != nil {
 		return
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if k := sh.find(c.Key, c.Limits); k != nil && k.unused > 0 && k.usable(now) {
-		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+k.unused
-		d.Before -= min(d.Before, k.unused)
+	if l := sh.find(c.Key, c.Limits); l != nil && l.unused > 0 && l.usable(now) {
+		d.Allowed, d.RetryIn, d.Remaining = true, 0, d.Remaining+l.unused
+		d.Before -= min(d.Before, l.unused)
 	}
 }
 
-// reset ends the leases of a key, and voids those whose grants are still to come.
-func (l *leases) reset(key []byte) {
-	sh := l.shard(key)
+// reset ends the leases of a key. Pending ones will be dropped when they are granted.
+func (t *leaseTable) reset(key []byte) {
+	sh := t.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for k := sh.keys[string(key)]; k != nil; k = k.next {
+	for l := sh.keys[string(key)]; l != nil; l = l.next {
 		sh.size.Add(-1)
-		l.lapse(k)
+		t.lapse(l)
 	}
 	delete(sh.keys, string(key))
 }
 
 // lapse ends a lease without a settlement.
-func (l *leases) lapse(k *lease) {
-	l.used.Add(k.granted - k.unused)
-	l.lapsed.Add(k.unused)
-	k.granted, k.unused = 0, 0
+func (t *leaseTable) lapse(l *lease) {
+	t.used.Add(l.granted - l.unused)
+	t.lapsed.Add(l.unused)
+	l.granted, l.unused = 0, 0
 }

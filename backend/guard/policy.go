@@ -11,13 +11,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// retryAway is when a check that the policy deny refused may be asked again: a store that is back is noticed within a
-// second.
-const retryAway = time.Second
+// denyRetryIn is the RetryIn of a check that the policy deny refused: within a second a store that is back is noticed.
+const denyRetryIn = time.Second
 
-// degrade decides by its policy each check that the store gave no answer to.
+// degrade decides each check without an answer by its failure policy.
 func (g *Guard) degrade(ctx context.Context, c *call) {
-	var here *backend.Part // checks that are counted in this process
+	var here *backend.Subset // checks that are counted in this process
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.out[i]
 		if d.Err == nil {
@@ -31,24 +30,23 @@ func (g *Guard) degrade(ctx context.Context, c *call) {
 			*d = deny(check)
 		case descriptors.PolicyLocal:
 			if here == nil {
-				here = new(backend.Part)
+				here = new(backend.Subset)
 			}
 			c.addTo(here, i)
 		}
 		d.Reason, d.Policy = reason, policy
 	}
 	if here != nil {
-		g.countHere(ctx, c, here)
+		g.decideLocally(ctx, c, here)
 	}
 }
 
-// countHere decides a part of the checks in this process, each limit divided by the replicas that do the same. What it
-// has counted stays through a short return of the store, for as long as it counts: a store that comes and goes buys
-// nobody a fresh count each time.
-func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part) {
+// decideLocally decides checks in this process, with each limit divided by the number of replicas. Local counts outlast
+// a short return of the store, so that a flapping store does not reset them.
+func (g *Guard) decideLocally(ctx context.Context, c *call, here *backend.Subset) {
 	replicas := uint64(max(1, g.replicas()))
 	for i := range here.Checks {
-		here.Checks[i].Limits = shares(here.Checks[i].Limits, replicas)
+		here.Checks[i].Limits = divideLimits(here.Checks[i].Limits, replicas)
 	}
 	err := g.local.Decide(ctx, here.Checks, here.Out)
 	here.Each(func(i int, d *backend.Decision) {
@@ -56,16 +54,15 @@ func (g *Guard) countHere(ctx context.Context, c *call, here *backend.Part) {
 		case err != nil:
 			*d = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
 		case c.uncharged(i):
-			asCount(d, &c.checks[i])
+			lookToCount(d, &c.checks[i])
 		}
 		d.Reason, d.Policy = c.out[i].Reason, c.out[i].Policy
 	})
-	here.HandOver(c.out)
+	here.CopyTo(c.out)
 }
 
-// shares returns limits of which each of some replicas may admit its share: rounded down, but at least one hit, where
-// the limit admits any.
-func shares(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
+// divideLimits returns one replica's share of each limit: rounded down, but at least one hit if the limit admits any.
+func divideLimits(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
 	all := slices.Clone(limits)
 	for i := range all {
 		for _, n := range []*uint64{&all[i].Requests, &all[i].Burst} {
@@ -77,8 +74,8 @@ func shares(limits []descriptors.Limit, replicas uint64) []descriptors.Limit {
 	return all
 }
 
-// allow lets a check pass as if nothing counted yet, unless a limit blocks everything, for which nobody needs a store.
-// What it speaks of is the limit with the least room.
+// allow admits a check as if nothing was counted yet, unless a limit of 0 blocks everything. The answer is about the
+// smallest limit.
 func allow(c *backend.Check) backend.Decision {
 	d := backend.Decision{Source: backend.FromPolicy}
 	room := c.Limits[0].Capacity()
@@ -98,10 +95,10 @@ func allow(c *backend.Check) backend.Decision {
 	return d
 }
 
-// deny refuses a check. Hits that are given back are never refused.
+// deny refuses a check, unless it is a refund.
 func deny(c *backend.Check) backend.Decision {
 	if c.Op == backend.Refund {
 		return allow(c)
 	}
-	return backend.Decision{Source: backend.FromPolicy, ResetIn: retryAway, RetryIn: retryAway}
+	return backend.Decision{Source: backend.FromPolicy, ResetIn: denyRetryIn, RetryIn: denyRetryIn}
 }

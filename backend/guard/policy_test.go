@@ -23,7 +23,7 @@ func (s *goes) Decide(ctx context.Context, checks []backend.Check, out []backend
 		return s.asked.Decide(ctx, checks, out)
 	}
 	for i := range checks {
-		out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("connection refused")}}
+		out[i] = backend.Decision{Err: &backend.UnavailableError{Reason: backend.Down, Err: errors.New("connection refused")}}
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func TestLocalSharesStayWithinTheLimit(t *testing.T) {
 	for n := range uint64(50) {
 		for replicas := uint64(1); replicas < 10; replicas++ {
 			limit := perMinute(t, n)
-			got := shares(limit, replicas)[0].Requests
+			got := divideLimits(limit, replicas)[0].Requests
 			if sum := got * replicas; n == 0 && got != 0 || n > 0 && got == 0 || n >= replicas && sum > n || limit[0].Requests != n {
 				t.Errorf("%d of %d replicas' hits for a limit of %d: they would admit %d together", got, replicas, n, sum)
 			}
@@ -120,7 +120,7 @@ func TestLocalSharesStayWithinTheLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := shares([]descriptors.Limit{bucket}, 3)[0]; got.Requests != 33 || got.Burst != 2 {
+	if got := divideLimits([]descriptors.Limit{bucket}, 3)[0]; got.Requests != 33 || got.Burst != 2 {
 		t.Errorf("a third of a bucket is %+v", got)
 	}
 }

@@ -134,7 +134,7 @@ func TestLapsedHitsShrinkTheNextLease(t *testing.T) {
 		{"returned", func(q *backend.Lease) error { q.Returned = q.Unused; return nil }, 0},
 		{"lapsed", func(*backend.Lease) error { return nil }, 100},
 		{"the state is lost", func(q *backend.Lease) error { q.State++; return nil }, 0},
-		{"the server is away", func(*backend.Lease) error { return &backend.Away{Reason: backend.Down} }, 100},
+		{"the server is away", func(*backend.Lease) error { return &backend.UnavailableError{Reason: backend.Down} }, 100},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := new(lender)

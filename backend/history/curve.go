@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Extent is from when to when series have stored buckets, and how coarse they are. It decides where a range can be cut
-// so that no stored bucket is split: only then are sums of what lies between two borders integers. The zero value is that
-// of no bucket.
+// Extent is the range and the tiers of the stored buckets of some series. It decides where a range can be cut without
+// splitting a stored bucket: only then are the sums between two borders exact. The zero value is the extent of no bucket.
 type Extent struct {
 	first, end int64 // of all buckets: where the first begins, and the last ends
 	coarsest   Tier
@@ -83,18 +82,17 @@ func (e *Extent) cut(r Range, n int, zone *time.Location) Cut {
 	return Cut{Borders: []int64{r.From, r.To}}
 }
 
-// stepWidth returns the width that buckets get which are to have a width as [ParseStep] returns it: the next multiple of
-// that of the coarsest tier, as no stored bucket may be split.
+// stepWidth rounds a step, as [ParseStep] returns it, up to a multiple of the coarsest tier's width, as no stored bucket
+// may be split.
 func (e *Extent) stepWidth(step int64) int64 {
 	coarsest := e.coarsest.Width()
 	return ceilDiv(step, coarsest) * coarsest
 }
 
-// step cuts a range, widened, into buckets of a width that stepWidth returned, all that the range meets. They begin at
-// multiples of it since 1970; those of whole days at midnight in the zone, of whole weeks on Monday; and where that is no
-// full hour of UTC, those that divide a day from midnight on. The last of a day may be shorter: where clocks change, and
-// where midnights inside stored buckets, which move to the nearest end of theirs, begin or cease to. So a range of less
-// than a day may meet three.
+// step widens a range to whole buckets of a width that stepWidth returned, and cuts it into them. They begin at multiples
+// of the width since 1970; buckets of whole days begin at midnight in the zone, those of whole weeks on Monday. If midnight
+// is no full hour of UTC, buckets that divide a day count from midnight on. The last bucket of a day may be shorter: where
+// clocks change, and where a midnight moves to the end of the stored bucket that contains it.
 func (e *Extent) step(r Range, width int64, zone *time.Location) Cut {
 	r = e.snapEnds(r, zone)
 	uneven := midnight(dayOf(r.From, zone), zone)%Hour > 0 || midnight(dayOf(r.To, zone), zone)%Hour > 0
@@ -248,13 +246,12 @@ type Sample struct {
 	Total uint64
 }
 
-// AppendSamples appends what the series had counted where each of its points begins and ends, oldest first, no moment
-// twice: of points that touch, their border once. There the totals are exact, whatever the tiers; between them nothing
-// is known but that they do not fall. A bucket that is not over ends at now, in Unix seconds.
+// AppendSamples appends the series' total at the beginning and the end of each point, oldest first, each moment once.
+// There the totals are exact, whatever the tiers; between them they are only known not to fall. A bucket that is not over
+// ends at now, in Unix seconds.
 //
-// The points must be all of the series from some moment on, as a query without an end returns them: the totals are what
-// it ever counted, less what is stored from there on. A series of which more is stored than it ever counted is damaged,
-// and its totals begin with 0.
+// The points must be all points of the series from some moment on, as a query without an end returns them: totals are
+// computed backwards from the lifetime. A damaged series may store more than its lifetime; its totals begin with 0.
 func (s *Series) AppendSamples(dst []Sample, now int64) []Sample {
 	total := s.Lifetime - min(s.Stored(), s.Lifetime)
 	last := int64(-1)

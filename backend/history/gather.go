@@ -8,8 +8,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Question asks for series, and says how their time is to be cut.
-type Question struct {
+// RangeQuery asks for series, and says how their time is to be cut.
+type RangeQuery struct {
 	Query        // without its range
 	Range  Range // as asked for, before it is widened to whole buckets
 	Points int   // how many buckets to cut the time into at most; 0: as stored, or by Step
@@ -28,8 +28,8 @@ type Shape struct {
 type Gathered struct {
 	Shape
 	Stored     Extent     // of the series that can be read, of all shapes that were tried
-	Met        Extent     // of the same, in this shape
-	Found      bool       // a series that was asked for, with hits in the range or not
+	Met        Extent     // of the same series, in this shape
+	Found      bool       // a series matches, with hits in the range or not
 	Unreadable Unreadable // those left out
 }
 
@@ -39,7 +39,7 @@ const maxRounds = 12
 // Gather reads all series of a question in one shape, and calls visit with those that can be read. The stored buckets
 // decide which shapes are possible, so the first shape is a guess. For each, begin is called first: what was visited in
 // another is void.
-func (q *Question) Gather(ctx context.Context, from Store, begin func(Shape), visit func(Series) error) (Gathered, error) {
+func (q *RangeQuery) Gather(ctx context.Context, from Store, begin func(Shape), visit func(Series) error) (Gathered, error) {
 	var g Gathered
 	for range maxRounds {
 		g.Shape, g.Unreadable, g.Met = q.shapeFor(&g.Stored), Unreadable{}, Extent{}
@@ -65,7 +65,7 @@ func (q *Question) Gather(ctx context.Context, from Store, begin func(Shape), vi
 }
 
 // shapeFor returns how the question is answered if the stored buckets have this extent.
-func (q *Question) shapeFor(stored *Extent) Shape {
+func (q *RangeQuery) shapeFor(stored *Extent) Shape {
 	switch {
 	case q.Step > 0:
 		step := stored.stepWidth(q.Step)

@@ -1,7 +1,7 @@
-// Package history is the contract between what counts hits, what keeps them, and who looks at the curve: series of
-// hits, numbered batches, tiers that grow coarser with age, and the arithmetic that moves counts from one tier to the
-// next and cuts what is read into buckets. It is pure: time is an argument, and no store is here. The stores are
-// filehistory and redishistory below it, and export brings hits to them. README.md says what is promised.
+// Package history is the contract between counting, storing and querying hits: series of hits, numbered batches, tiers
+// that grow coarser with age, and the arithmetic that downsamples counts and cuts query results into buckets. It reads no
+// clock and has no store. The stores are filehistory and redishistory below it, and export sends hits to them. README.md
+// says what is promised.
 package history
 
 import (
@@ -86,13 +86,13 @@ func (id ID) Partition() Partition {
 // MaxTotal is how many hits a series can hold in its life. Stores refuse what goes beyond, and report how much.
 const MaxTotal = 1_000_000_000_000_000_000 - 1
 
-// Increment is hits of one series in one bucket: a minute, or a coarser one of hits that another store has kept before.
+// Increment is hits of one series in one bucket: a minute, or, for imported hits, a bucket of a coarser tier.
 type Increment struct {
 	ID     ID
 	Minute int64  // since 1970; the bucket is the one that holds it
 	Hits   uint64 // 1 to MaxTotal
 	Tier   Tier   // of the bucket
-	Peak   uint64 // the largest minute of Hits; it is not read where Tier is Minutes
+	Peak   uint64 // the hits of its largest minute; unused if Tier is Minutes
 }
 
 // MaxBatch is how many increments a batch may hold: about a quarter of a millisecond of a Redis server.
@@ -155,9 +155,9 @@ type Store interface {
 	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
 	// damaged.
 	Query(ctx context.Context, q Query, yield func(Series) error) error
-	// Settle returns nil once no failover of servers can make the store forget what it has acknowledged. Its error names
-	// the servers that still may when ctx ends.
-	Settle(ctx context.Context) error
+	// WaitReplicated returns nil once no failover can lose acknowledged batches. If ctx ends first, its error names the
+	// servers whose failover still may.
+	WaitReplicated(ctx context.Context) error
 	// Close closes the store. It must be the last call.
 	Close() error
 }
@@ -220,8 +220,8 @@ type Series struct {
 	Expired  uint64 // of these, dropped with the retention
 	Points   []Point
 	Fine     bool // it holds points finer than a day, in the range or not: its last hits are not old
-	// Err is why some of what was asked for of the series cannot be read, with the key at fault and, of several
-	// reasons, the first; nil if all could be. The other fields then are what could be read.
+	// Err is the first reason why a part of the series cannot be read, with the key at fault; nil if there is none. The
+	// other fields hold what could be read.
 	Err error
 	// Unnamed is set if the ID could not be read either: it is empty, and Err names the key. It may stand for several
 	// series, and for one that the query is not about.

@@ -66,8 +66,8 @@ func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 	return 0, false
 }
 
-// ClockAfter reads a time of the day such as 14:03 as the first moment after another, a text for [ParseMoment], at which
-// the clock of a zone shows it: the end of a range is meant so. It reports whether the texts are such.
+// ClockAfter parses a time of the day such as 14:03, as the end of a range: the first moment after another one, a text for
+// [ParseMoment], at which the zone's clock shows it. It reports whether both texts are valid.
 func ClockAfter(text, moment string, now time.Time, zone *time.Location) (int64, bool) {
 	clock, ok := parseClock(text)
 	begin, err := ParseMoment(moment, now, zone)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Reopening is a [Store] that may not be open yet, as a file that another process still holds. Until it is, all its
-// methods fail with the reason. Its methods may be called by any number of goroutines after the first Open.
+// Reopening is a [Store] that can be opened later, such as a file that another process still locks. Until then all its
+// methods fail with the reason. After the first Open they may be called by any number of goroutines.
 type Reopening struct {
 	open  func() (Store, error)
 	log   *slog.Logger
@@ -66,8 +66,10 @@ func (r *Reopening) Query(ctx context.Context, q Query, yield func(Series) error
 	return r.store.Load().Query(ctx, q, yield)
 }
 
-// Settle is the store's.
-func (r *Reopening) Settle(ctx context.Context) error { return r.store.Load().Settle(ctx) }
+// WaitReplicated is the store's.
+func (r *Reopening) WaitReplicated(ctx context.Context) error {
+	return r.store.Load().WaitReplicated(ctx)
+}
 
 // Close closes the store, if it is open.
 func (r *Reopening) Close() error { return r.store.Load().Close() }
@@ -82,5 +84,5 @@ func (c closed) Downsample(context.Context, time.Time) (DownsampleResult, error)
 	return DownsampleResult{}, c.err
 }
 func (c closed) Query(context.Context, Query, func(Series) error) error { return c.err }
-func (c closed) Settle(context.Context) error                           { return c.err }
+func (c closed) WaitReplicated(context.Context) error                   { return c.err }
 func (c closed) Close() error                                           { return nil }

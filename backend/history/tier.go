@@ -132,8 +132,8 @@ func (k *Keep) Check() error {
 	return nil
 }
 
-// Due returns the moment, in Unix seconds, from which a chunk is to be moved on. Of days it is when the first of them,
-// the one that begins at first, is to be dropped.
+// Due returns when a chunk is moved to the next tier, in Unix seconds. For a chunk of days it returns when the first day,
+// which begins at first, is dropped.
 func (k *Keep) Due(c Chunk, first int64) int64 {
 	age := int64(k.Ages[c.Tier] / time.Second)
 	if c.Tier == Days {

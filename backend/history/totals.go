@@ -15,9 +15,9 @@ type Totals struct {
 	Points   uint64 // buckets finer than a day
 }
 
-// Gone reports whether all hits of a value's series have expired: a store then removes it, so that values that come and
-// go do not add series for ever. Other series keep their lifetime.
-func (t *Totals) Gone(id ID) bool { return IsPersonal(id.Value) && t.Expired == t.Lifetime }
+// FullyExpired reports whether all hits of a value's series have expired. Stores then remove it, so that changing values
+// do not add series for ever. Other series keep their lifetime.
+func (t *Totals) FullyExpired(id ID) bool { return IsPersonal(id.Value) && t.Expired == t.Lifetime }
 
 // Chunks is where the cells of one series are kept: in memory, or in a transaction of a store.
 type Chunks interface {

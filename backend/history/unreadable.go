@@ -6,7 +6,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Unreadable are the series that an answer leaves out: a sum of what can be read would look like one of all.
+// Unreadable counts the damaged series that an answer leaves out: a sum of their readable parts would look complete.
 type Unreadable struct {
 	Count int
 	first string // about the first

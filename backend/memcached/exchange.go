@@ -31,14 +31,14 @@ type request = outbound.Request[check]
 type check struct {
 	backend.Check                  // with a copy of its limits, and without its key
 	name          []byte           // of the key in memcached
-	plain         bool             // the key is envoyproxy/ratelimit's, a number
-	window        ratelimit.Window // of a plain one
-	missing       bool             // a number was not there
-	tries         int              // exchanges that it took part in
+	isNumber      bool             // the key is envoyproxy/ratelimit's
+	window        ratelimit.Window // of a number
+	missing       bool             // the last incr found no key, or the last add found one
+	tries         int              // number of exchanges so far
 	decision      backend.Decision
 }
 
-// exchange is the connection of a queue, and what is asked on it now. All checks of a key go through one queue, so that
+// exchange is the connection of a queue, and its present batch. All checks of a key go through one queue, so that
 // exchanges of one process never race for the key, and its checks stay in order.
 type exchange struct {
 	server  *server
@@ -49,22 +49,22 @@ type exchange struct {
 	text    []byte  // of a value
 }
 
-// group is what an exchange asks about a key.
+// group is the checks of a key in an exchange.
 type group struct {
 	name     []byte
 	requests []*request
-	sent     bool // what may count was sent
-	settled  bool // the checks are answered, or will be asked again: the exchange has none of this any more
+	written  bool // a counting command reached the socket
+	done     bool // the checks are answered or requeued
 }
 
 // Exchange asks the server about a batch, and answers its requests or lets the next batch ask again.
-func (v *server) Exchange(b *outbound.Batch[check]) {
-	x := b.Queue.State.(*exchange)
+func (srv *server) Exchange(b *outbound.Batch[check]) {
+	x := b.Queue.PeerState.(*exchange)
 	x.batch, x.numbers, x.values = b, x.numbers[:0], x.values[:0]
-	end := v.Trace(b.Requests)
+	end := srv.Trace(b.Requests)
 	for _, r := range b.Requests {
 		if r.State.tries++; r.State.tries > maxTries {
-			r.Answer(v.Unavailable(backend.Late, outbound.ErrLate))
+			r.Answer(srv.Unavailable(backend.Late, outbound.ErrLate))
 		} else {
 			x.join(r)
 		}
@@ -80,7 +80,7 @@ func (v *server) Exchange(b *outbound.Batch[check]) {
 	} else {
 		x.disconnect()
 	}
-	v.Note(outcomeOf(err), b.Sent, err)
+	srv.Note(outcomeOf(err), b.Sent, err)
 	end(outcomeOf(err).String(), err)
 	if err != nil {
 		x.fail(reached, err)
@@ -90,9 +90,9 @@ func (v *server) Exchange(b *outbound.Batch[check]) {
 // join adds a request to what is asked.
 func (x *exchange) join(r *request) {
 	groups := &x.numbers
-	if !r.State.plain {
+	if !r.State.isNumber {
 		groups = &x.values
-		for g := range unsettled(x.values) {
+		for g := range unfinished(x.values) {
 			if bytes.Equal(g.name, r.State.name) {
 				g.requests = append(g.requests, r)
 				return
@@ -102,42 +102,42 @@ func (x *exchange) join(r *request) {
 	n := len(*groups)
 	*groups = slices.Grow(*groups, 1)[:n+1]
 	g := &(*groups)[n]
-	*g = group{name: r.State.name, requests: append(g.requests[:0], r)} // in the room of a former one
+	*g = group{name: r.State.name, requests: append(g.requests[:0], r)} // reuses the memory of an old group
 }
 
-// unsettled lists the groups whose checks are not settled yet.
-func unsettled(groups []group) iter.Seq[*group] {
+// unfinished lists the groups whose checks are not settled yet.
+func unfinished(groups []group) iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		for i := range groups {
-			if !groups[i].settled && !yield(&groups[i]) {
+			if !groups[i].done && !yield(&groups[i]) {
 				return
 			}
 		}
 	}
 }
 
-// settle answers the checks of a group with their decisions or, if why is not nil, with that error.
-func (x *exchange) settle(g *group, why error) {
-	g.settled = true
+// finish answers the checks of a group with their decisions or, if why is not nil, with that error.
+func (x *exchange) finish(g *group, why error) {
+	g.done = true
 	for _, r := range g.requests {
 		r.Answer(why)
 	}
 }
 
-// settleRefused settles a group that the server has refused with an error. Other errors it returns.
-func (x *exchange) settleRefused(g *group, err error) error {
+// finishRefused settles a group that the server has refused with an error. Other errors it returns.
+func (x *exchange) finishRefused(g *group, err error) error {
 	if !isRefusal(err) {
 		return err
 	}
-	x.settle(g, x.server.Unavailable(backend.Refused, err))
+	x.finish(g, x.server.Unavailable(backend.Refused, err))
 	return nil
 }
 
-// repeat lets the next batch ask about a group, of which nothing is counted.
+// repeat requeues the checks of a group that were not counted.
 func (x *exchange) repeat(g *group) {
-	g.settled = true
+	g.done = true
 	for _, r := range g.requests {
-		x.batch.Again(r)
+		x.batch.Requeue(r)
 	}
 }
 
@@ -152,7 +152,7 @@ func (x *exchange) talk() error {
 		return err
 	}
 	for i := range x.numbers {
-		if err := x.settleRefused(&x.numbers[i], x.readNumber(&x.numbers[i])); err != nil {
+		if err := x.finishRefused(&x.numbers[i], x.readNumber(&x.numbers[i])); err != nil {
 			return err
 		}
 	}
@@ -164,8 +164,8 @@ func (x *exchange) talk() error {
 	if err := x.conn.out.Flush(); err != nil {
 		return err
 	}
-	for g := range unsettled(x.values) {
-		if err := x.settleRefused(g, x.readStored(g)); err != nil {
+	for g := range unfinished(x.values) {
+		if err := x.finishRefused(g, x.readStored(g)); err != nil {
 			return err
 		}
 	}
@@ -176,12 +176,12 @@ func (x *exchange) talk() error {
 // connection broke.
 func (x *exchange) fail(reached bool, why error) {
 	for _, groups := range [][]group{x.numbers, x.values} {
-		for g := range unsettled(groups) {
+		for g := range unfinished(groups) {
 			switch {
-			case !g.sent && !reached:
-				x.settle(g, x.server.Unavailable(backend.Down, why))
-			case g.sent, errors.Is(why, os.ErrDeadlineExceeded):
-				x.settle(g, x.server.Unavailable(backend.Late, why))
+			case !g.written && !reached:
+				x.finish(g, x.server.Unavailable(backend.Down, why))
+			case g.written, errors.Is(why, os.ErrDeadlineExceeded):
+				x.finish(g, x.server.Unavailable(backend.Late, why))
 			default:
 				x.repeat(g)
 			}
@@ -201,7 +201,7 @@ func (x *exchange) connect(deadline time.Time) (err error) {
 		x.disconnect()
 	}
 	if x.conn == nil {
-		x.conn, err = x.server.dial(x.batch.Up, max(minConnect, time.Until(deadline)))
+		x.conn, err = x.server.dial(x.batch.UntilAway, max(minConnect, time.Until(deadline)))
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (s *Store) command(ctx context.Context, name string, at place, read func(c 
 	return nil
 }
 
-// readAt reads a value, and lets take have it if it is there.
+// readAt reads a value, and calls take with it if it exists.
 func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
 	return s.command(ctx, "gets", at, func(c *conn) error { return c.readOne(take) })
 }
@@ -96,11 +96,11 @@ func (s *Store) remove(ctx context.Context, at place) error {
 // Answers returns nil if a server can count, as far as is known.
 func (s *Store) Answers() error {
 	why := fmt.Errorf("%w: no server has answered yet", ErrUnavailable)
-	for _, v := range *s.servers.Load() {
-		if v.state() == backend.ServerUp {
+	for _, srv := range *s.servers.Load() {
+		if srv.state() == backend.ServerUp {
 			return nil
 		}
-		if away := v.Away(); away != nil {
+		if away := srv.Away(); away != nil {
 			why = away
 		}
 	}
@@ -120,8 +120,8 @@ func (s *Store) Await(ctx context.Context) error {
 // Servers returns the state of each server.
 func (s *Store) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	for _, v := range *s.servers.Load() {
-		known[v.Name] = v.state()
+	for _, srv := range *s.servers.Load() {
+		known[srv.Name] = srv.state()
 	}
 	if len(known) == 0 {
 		known[cmp.Or(s.config.SRV, "memcached")] = backend.ServerAway
@@ -132,5 +132,5 @@ func (s *Store) Servers() map[string]backend.ServerState {
 // Notify is that of [backend.Health].
 func (s *Store) Notify(c chan<- struct{}) { s.engine.Notify(c) }
 
-// Replicas knows of none: memcached lists no keys by which processes could find each other.
+// Replicas returns 0: memcached cannot list keys, so processes cannot find each other.
 func (s *Store) Replicas() (alive int, all bool) { return 0, false }

@@ -7,12 +7,12 @@ import (
 	"github.com/weirproxy/weir/backend/ratelimit"
 )
 
-// writeNumber buffers what a check of a number needs: incr, which fails without a key, then add, which fails if there
-// is one by then, and so on; gets for a look, gets and decr for a refund.
+// writeNumber buffers the commands of a check of a number: incr; if there is no key, add in the next exchange; if there is
+// one by then, incr again, and so on; gets for a look; gets and decr for a refund.
 func (x *exchange) writeNumber(g *group) {
 	r, c := g.requests[0], x.conn
-	by := ratelimit.By(&r.State.Check)
-	g.sent = by != 0
+	by := ratelimit.Delta(&r.State.Check)
+	g.written = by != 0
 	switch {
 	case by > 0 && r.State.missing:
 		c.addOrSwap(g.name, x.server.store.config.Keys.TTL(r.State.window), strconv.AppendInt(nil, by, 10), nil)
@@ -29,7 +29,7 @@ func (x *exchange) writeNumber(g *group) {
 // readNumber reads the answer to what writeNumber wrote. Its error is the server's refusal, or about the connection.
 func (x *exchange) readNumber(g *group) (err error) {
 	r, c := g.requests[0], x.conn
-	by := ratelimit.By(&r.State.Check)
+	by := ratelimit.Delta(&r.State.Check)
 	after, there := by, true // without a key
 	switch {
 	case by > 0 && r.State.missing:
@@ -56,11 +56,11 @@ func (x *exchange) readNumber(g *group) (err error) {
 		r.State.missing = !r.State.missing
 		x.repeat(g)
 	default:
-		if back := -ratelimit.Back(by, after); by > 0 && back > 0 { // it is over, whatever becomes of that
+		if back := -ratelimit.Correction(by, after); by > 0 && back > 0 { // the check is denied even if decr fails
 			c.write("decr ", g.name, " ", back, " noreply\r\n")
 		}
-		r.State.decision = ratelimit.Decide(&r.State.Check, after, r.State.window.Rest)
-		x.settle(g, nil)
+		r.State.decision = ratelimit.Decide(&r.State.Check, after, r.State.window.TimeLeft)
+		x.finish(g, nil)
 	}
 	return nil
 }

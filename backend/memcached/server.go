@@ -17,12 +17,12 @@ const statsInterval = 10 * time.Second
 
 var errRemoved = errors.New("the SRV record no longer names this server")
 
-// server is one memcached, and what is known of it.
+// server is one memcached server.
 type server struct {
 	*outbound.Server[check]
 	store  *Store
-	id     uint64      // by which it is chosen
-	everUp atomic.Bool // it has shown once that it can count
+	id     uint64      // hash of its name, for rendezvous hashing
+	everUp atomic.Bool // it could count at least once
 
 	lastStats map[string]uint64 // used by Ping alone, as is evicting
 	evicting  bool              // there were evictions between the last two reads
@@ -30,16 +30,16 @@ type server struct {
 
 // open starts to ask a server.
 func (s *Store) open(name string) *server {
-	v := &server{store: s, id: idOf(name)}
-	v.Server = s.engine.Open(name, v, s.config.Connections, 1)
-	for _, q := range v.Queues {
-		q.State = &exchange{server: v}
+	srv := &server{store: s, id: idOf(name)}
+	srv.Server = s.engine.Open(name, srv, s.config.Connections, 1)
+	for _, q := range srv.Queues {
+		q.PeerState = &exchange{server: srv}
 	}
-	v.Server.Ping()
-	return v
+	srv.Server.Ping()
+	return srv
 }
 
-// outcomeOf returns what an exchange shows that ended with an error.
+// outcomeOf returns the outcome of an exchange that ended with err.
 func outcomeOf(err error) outbound.Outcome {
 	var op *net.OpError
 	switch {
@@ -54,54 +54,54 @@ func outcomeOf(err error) outbound.Outcome {
 }
 
 // Changed logs that the server is away, or back.
-func (v *server) Changed(_, after outbound.State, why error) {
+func (srv *server) Changed(_, after outbound.State, why error) {
 	switch {
 	case after == outbound.HalfOpen:
-		v.log().Warn("memcached server answers again")
-		v.noteUp()
+		srv.log().Warn("memcached server answers again")
+		srv.noteUp()
 	case after == outbound.Closed:
 	case isRefusal(why):
-		v.log().Warn("memcached server cannot count", "error", why)
+		srv.log().Warn("memcached server cannot count", "error", why)
 	default:
-		v.log().Warn("memcached server does not answer", "error", why)
+		srv.log().Warn("memcached server does not answer", "error", why)
 	}
 }
 
-// noteUp notes that the server has shown that it can count.
-func (v *server) noteUp() {
-	if !v.everUp.Swap(true) {
-		v.log().Info("memcached is ready")
-		v.store.setReady()
+// noteUp records that the server can count.
+func (srv *server) noteUp() {
+	if !srv.everUp.Swap(true) {
+		srv.log().Info("memcached is ready")
+		srv.store.setReady()
 	}
 }
 
 // Pings has no connection to keep: each PING makes its own.
-func (v *server) Pings() (ping func(context.Context) (outbound.Outcome, error), end func()) {
-	return v.ping, func() {}
+func (srv *server) Pings() (ping func(context.Context) (outbound.Outcome, error), end func()) {
+	return srv.ping, func() {}
 }
 
 // ping reads the server's statistics.
-func (v *server) ping(ctx context.Context) (outbound.Outcome, error) {
+func (srv *server) ping(ctx context.Context) (outbound.Outcome, error) {
 	var all map[string]uint64
-	err := v.withConn(ctx, outbound.PingTimeout, func(c *conn) (err error) {
+	err := srv.withConn(ctx, outbound.PingTimeout, func(c *conn) (err error) {
 		all, err = c.statistics()
 		return err
 	})
 	if err == nil {
-		v.noteStats(all)
-		if v.Away() == nil { // else Changed notes it, once checks are not refused any more
-			v.noteUp()
+		srv.noteStats(all)
+		if srv.Away() == nil { // else Changed notes it, once checks are not refused any more
+			srv.noteUp()
 		}
-		v.store.engine.Tell()
+		srv.store.engine.Broadcast()
 	}
 	return outcomeOf(err), err
 }
 
 // withConn runs do on a connection of its own, both within a timeout.
-func (v *server) withConn(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {
+func (srv *server) withConn(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	c, err := v.dial(ctx, timeout)
+	c, err := srv.dial(ctx, timeout)
 	if err != nil {
 		return err
 	}
@@ -113,9 +113,9 @@ func (v *server) withConn(ctx context.Context, timeout time.Duration, do func(c 
 }
 
 // noteStats finds evictions, restarts and flushes since the statistics were last read.
-func (v *server) noteStats(now map[string]uint64) {
-	before := v.lastStats
-	if v.lastStats = now; before == nil {
+func (srv *server) noteStats(now map[string]uint64) {
+	before := srv.lastStats
+	if srv.lastStats = now; before == nil {
 		return
 	}
 	evicted := now["evictions"]
@@ -124,30 +124,30 @@ func (v *server) noteStats(now map[string]uint64) {
 	}
 	if now["pid"] != before["pid"] || now["uptime"] < before["uptime"] {
 		evicted = now["evictions"]
-		v.store.restarts.Add(1)
-		v.log().Warn("memcached server has been restarted: its counts are gone")
+		srv.store.restarts.Add(1)
+		srv.log().Warn("memcached server restarted; its counts are lost")
 	} else if now["cmd_flush"] > before["cmd_flush"] {
-		v.store.restarts.Add(1)
-		v.log().Warn("memcached server has been flushed: its counts are gone")
+		srv.store.restarts.Add(1)
+		srv.log().Warn("memcached server flushed; its counts are lost")
 	}
-	if evicted > 0 && !v.evicting {
-		v.log().Warn("memcached server has thrown out counts that were alive: give it more memory (-m), or a server of its own",
+	if evicted > 0 && !srv.evicting {
+		srv.log().Warn("memcached server has thrown out counts that were alive: give it more memory (-m), or a server of its own",
 			"evictions", evicted)
 	}
-	v.evicting = evicted > 0
-	v.store.evictions.Add(evicted)
+	srv.evicting = evicted > 0
+	srv.store.evictions.Add(evicted)
 }
 
 // state returns the state that operators see.
-func (v *server) state() backend.ServerState {
-	switch away := v.Away(); {
+func (srv *server) state() backend.ServerState {
+	switch away := srv.Away(); {
 	case backend.ReasonOf(away) == backend.Refused:
 		return backend.ServerFailing
-	case away != nil, !v.everUp.Load():
+	case away != nil, !srv.everUp.Load():
 		return backend.ServerAway
 	}
 	return backend.ServerUp
 }
 
 // log returns the logger for lines about the server.
-func (v *server) log() *slog.Logger { return v.store.config.Log.With("server", v.Name) }
+func (srv *server) log() *slog.Logger { return srv.store.config.Log.With("server", srv.Name) }

@@ -32,7 +32,7 @@ type serverList []*server
 type place struct {
 	server *server
 	name   []byte // of the key there
-	hash   uint64 // by which one of the server's queues is chosen
+	hash   uint64 // chooses one of the server's queues
 }
 
 const (
@@ -53,8 +53,8 @@ func (l serverList) placeOwn(text, key []byte, suffix string) ([]byte, place) {
 	return text, place{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
 }
 
-// placeRatelimit places a key of envoyproxy/ratelimit in a window. It appends the name to text. One that memcached does not
-// take, for which that program limits nothing, is replaced and placed as one of weir's own.
+// placeRatelimit places a key of envoyproxy/ratelimit in a window. It appends the name to text. A name that memcached
+// refuses, for which that program limits nothing, becomes one of weir's own.
 func (l serverList) placeRatelimit(text, stem []byte, w ratelimit.Window) ([]byte, place) {
 	from := len(text)
 	text = w.AppendKey(text, stem)
@@ -121,7 +121,7 @@ func (s *Store) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.config.Log.Warn("memcached servers cannot be looked up: the last ones stay in use, and it is tried again",
+			s.config.Log.Warn("memcached server lookup failed; keeping the last servers",
 				"record", s.config.SRV, "error", err, "again_in", pause.String())
 			wait, pause = pause, min(2*pause, longestLookupPause)
 		default:
@@ -138,12 +138,12 @@ func (s *Store) follow(ctx context.Context) {
 	}
 }
 
-// use makes these the servers, for one caller at a time. Those that stay keep their connections; keys that move to another leave their counts.
+// use sets the servers, for one caller at a time. Remaining servers keep their connections; keys that move lose their counts.
 func (s *Store) use(names []string) {
 	before := *s.servers.Load()
 	byName := make(map[string]*server)
-	for _, v := range before {
-		byName[v.Name] = v
+	for _, srv := range before {
+		byName[srv.Name] = srv
 	}
 	now := make(serverList, len(names))
 	for i, name := range names {
@@ -156,14 +156,14 @@ func (s *Store) use(names []string) {
 		return
 	}
 	if len(before) > 0 {
-		s.config.Log.Warn("memcached has other servers now: counts of the keys that move begin anew",
+		s.config.Log.Warn("memcached servers changed; keys that moved start from zero",
 			"servers", strings.Join(names, ", "))
 	}
 	s.servers.Store(&now)
-	defer s.engine.Tell()
-	for _, v := range before {
-		if !slices.Contains(now, v) {
-			v.Close(v.Unavailable(backend.Down, errRemoved))
+	defer s.engine.Broadcast()
+	for _, srv := range before {
+		if !slices.Contains(now, srv) {
+			srv.Close(srv.Unavailable(backend.Down, errRemoved))
 		}
 	}
 }

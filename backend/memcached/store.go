@@ -111,8 +111,8 @@ func (s *Store) Close() error {
 	}
 	s.stop()
 	s.running.Wait()
-	for _, v := range *s.servers.Load() {
-		v.Close(v.Unavailable(backend.Down, backend.ErrClosed))
+	for _, srv := range *s.servers.Load() {
+		srv.Close(srv.Unavailable(backend.Down, backend.ErrClosed))
 	}
 	s.engine.Wait()
 	return nil
@@ -138,14 +138,14 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 func (s *Store) Encode(text []byte, c *backend.Check, r *request) ([]byte, *outbound.Queue[check], error) {
 	servers := *s.servers.Load()
 	if len(servers) == 0 {
-		return text, nil, &backend.Away{Reason: backend.Down, Err: errors.Join(ErrUnavailable, errNoServers)}
+		return text, nil, &backend.UnavailableError{Reason: backend.Down, Err: errors.Join(ErrUnavailable, errNoServers)}
 	}
 	limits := append(r.State.Limits[:0], c.Limits...)
 	r.State = check{Check: *c}
 	r.State.Key, r.State.Limits = nil, limits
 	var at place
 	if stem, plain := descriptors.RatelimitKey(c.Key); plain {
-		r.State.plain, r.State.window = true, s.config.Keys.Window(&limits[0], s.config.now())
+		r.State.isNumber, r.State.window = true, s.config.Keys.Window(&limits[0], s.config.now())
 		text, at = servers.placeRatelimit(text, stem, r.State.window)
 	} else {
 		text, at = servers.placeOwn(text, c.Key, "")

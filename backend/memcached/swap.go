@@ -10,7 +10,7 @@ import (
 
 // writeGets buffers gets for the values whose checks are not settled, if there are any.
 func (x *exchange) writeGets() (asked bool) {
-	for g := range unsettled(x.values) {
+	for g := range unfinished(x.values) {
 		if !asked {
 			x.conn.write("gets")
 		}
@@ -26,7 +26,7 @@ func (x *exchange) writeGets() (asked bool) {
 // readValues reads the answer to writeGets, and decides each group on its value, empty if there is none.
 func (x *exchange) readValues() error {
 	v, err := x.conn.readValue()
-	for g := range unsettled(x.values) {
+	for g := range unfinished(x.values) {
 		switch {
 		case err != nil:
 			return err
@@ -43,13 +43,13 @@ func (x *exchange) readValues() error {
 	return err
 }
 
-// decide decides the checks of a key on its value, one after the other, and sends the new value unless it is the same:
-// a denial or a look changes nothing.
+// decide decides the checks of a key on its value, one after the other, and writes the value if it has changed.
+// Denials and looks do not change it.
 func (x *exchange) decide(g *group, found value) {
 	var e entry
 	if found.name != nil {
 		if err := e.read(found.data); err != nil {
-			x.settle(g, x.server.Unavailable(backend.Refused, err))
+			x.finish(g, x.server.Unavailable(backend.Refused, err))
 			return
 		}
 	}
@@ -59,17 +59,17 @@ func (x *exchange) decide(g *group, found value) {
 		r.State.decision, _ = e.states.Decide(&r.State.Check, now, room[:0])
 	}
 	kept, expires := e.states.DropExpired(now)
-	e = entry{at: now, states: kept, before: e.before}
+	e = entry{at: now, states: kept, readStates: e.readStates}
 	x.text = e.append(x.text[:0])
-	if bytes.Equal(x.text[headSize:], e.before) {
-		x.settle(g, nil)
+	if bytes.Equal(x.text[headSize:], e.readStates) {
+		x.finish(g, nil)
 		return
 	}
 	life := int64(-1) // expires at once
 	if len(kept) > 0 {
 		life = lifeUntil(now, expires)
 	}
-	g.sent = true
+	g.written = true
 	x.conn.addOrSwap(g.name, life, x.text, found.unique)
 }
 
@@ -81,7 +81,7 @@ func (x *exchange) readStored(g *group) error {
 	case err != nil:
 		return err
 	case word == "STORED":
-		x.settle(g, nil)
+		x.finish(g, nil)
 	default:
 		x.server.store.lostRaces.Add(1)
 		x.repeat(g)

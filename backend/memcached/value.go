@@ -22,9 +22,9 @@ const (
 
 // entry is the content of a value.
 type entry struct {
-	at     window.Instant // when, by the clock of the key
-	states window.States
-	before []byte // the states as they were read
+	at         window.Instant // time of writing, by the clock of the key
+	states     window.States
+	readStates []byte // the encoded states, as read
 }
 
 // read reads a value.
@@ -33,8 +33,8 @@ func (e *entry) read(data []byte) error {
 		return fmt.Errorf("the key holds a value that is not of weir: something else uses it; weir counters reset removes it")
 	}
 	e.at = window.Instant(binary.LittleEndian.Uint64(data[1:]))
-	e.before = data[headSize:]
-	for rest := e.before; len(rest) > 0; {
+	e.readStates = data[headSize:]
+	for rest := e.readStates; len(rest) > 0; {
 		state, after, err := window.ReadState(rest)
 		if err != nil {
 			return fmt.Errorf("the key holds a torn value; weir counters reset removes it: %w", err)
@@ -53,8 +53,8 @@ func (e *entry) append(dst []byte) []byte {
 	return dst
 }
 
-// clock returns the key's time: that of the last write where it is ahead by up to the skew, so that time does not run
-// backwards between processes, else this process's. States that are further ahead are moved back to it.
+// clock returns the key's time: the time of the last write if that is ahead by up to the skew, so that time does not run
+// backwards between processes; else this process's, to which states that are further ahead move back.
 func (e *entry) clock(s *Store) window.Instant {
 	now := window.At(s.config.now())
 	switch ahead := time.Duration(e.at-now) * time.Microsecond; {

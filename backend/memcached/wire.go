@@ -45,18 +45,18 @@ func isRefusal(err error) bool {
 }
 
 // dial connects to a server. The connection is closed when ctx ends.
-func (v *server) dial(ctx context.Context, timeout time.Duration) (*conn, error) {
+func (srv *server) dial(ctx context.Context, timeout time.Duration) (*conn, error) {
 	soon, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	network := "tcp"
-	if strings.Contains(v.Name, "/") {
+	if strings.Contains(srv.Name, "/") {
 		network = "unix"
 	}
 	dial := new(net.Dialer).DialContext
-	if v.store.config.TLS != nil {
-		dial = (&tls.Dialer{Config: v.store.config.TLS()}).DialContext
+	if srv.store.config.TLS != nil {
+		dial = (&tls.Dialer{Config: srv.store.config.TLS()}).DialContext
 	}
-	c, err := dial(soon, network, v.Name)
+	c, err := dial(soon, network, srv.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (c *conn) readValue() (v value, err error) {
 	return v, nil
 }
 
-// readOne reads the answer to gets for one name, and lets take have the value that is there.
+// readOne reads the answer to gets for one name, and calls take with the value if it exists.
 func (c *conn) readOne(take func(data []byte) error) error {
 	v, err := c.readValue()
 	if err != nil || v.name == nil {

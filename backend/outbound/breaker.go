@@ -5,13 +5,13 @@ import "time"
 // Outcome is what an exchange or a PING showed of a server.
 type Outcome uint8
 
-// What is better for callers is greater.
+// The outcomes, from the worst to the best for callers.
 const (
 	Unknown     Outcome = iota // nothing
-	Unreachable                // there was no connection to be had
+	Unreachable                // no connection could be made
 	Lost                       // no answer came
-	Loading                    // it said that it cannot count yet, whatever it is asked
-	Refused                    // it refuses who asks, whatever is asked
+	Loading                    // it answered that it cannot serve any command yet
+	Refused                    // it refuses this client, whatever the command
 	Answered
 )
 
@@ -32,10 +32,10 @@ const (
 	HalfOpen
 )
 
-// tripAfter is how many exchanges in a row are lost until the breaker opens. Overlapping ones, as in a pause, are one.
+// tripAfter is how many lost exchanges in a row open the breaker. Overlapping ones count as one.
 const tripAfter = 3
 
-// breaker decides by exchanges and PINGs whether checks are sent to a server. Time is an argument.
+// breaker is a circuit breaker for a server, fed with the outcomes of exchanges and PINGs. It reads no clock.
 type breaker struct {
 	state State
 	since time.Time // when the state began; exchanges sent earlier are ignored
@@ -45,46 +45,46 @@ type breaker struct {
 	lastAnswer time.Time // to an exchange that mattered
 }
 
-// healthy reports whether an answer would tell nothing new.
+// healthy reports whether the breaker is closed and the last exchange was answered: another answer changes nothing.
 func (b *breaker) healthy() bool { return b.state == Closed && b.lostInRow == 0 }
 
-// exchanged notes the outcome of an exchange, and when it was sent.
-func (b *breaker) exchanged(o Outcome, sent, now time.Time) {
+// onExchange records the outcome of an exchange that was sent at sent.
+func (b *breaker) onExchange(o Outcome, sent, now time.Time) {
 	if o == Unknown || b.state == Open || sent.Before(b.since) {
 		return
 	}
 	if o == Answered {
 		b.lostInRow, b.lastAnswer = 0, now
 		if b.state == HalfOpen {
-			b.become(Closed, now)
+			b.setState(Closed, now)
 		}
 		return
 	}
 	switch {
 	case o == Unreachable && !b.lastAnswer.After(sent) || b.state == HalfOpen:
-		b.become(Open, now)
+		b.setState(Open, now)
 	case !sent.Before(b.lastLost):
 		b.lastLost = now
 		if b.lostInRow++; b.lostInRow >= tripAfter {
-			b.become(Open, now)
+			b.setState(Open, now)
 		}
 	}
 }
 
-// pinged notes the outcome of a PING, and when it was sent. A lost one opens the breaker after another loss, others do
-// at once, unless an exchange was answered meanwhile.
-func (b *breaker) pinged(o Outcome, sent, now time.Time) {
+// onPing records the outcome of a PING that was sent at sent. Unless an exchange was answered since then, a failed PING
+// opens the breaker; a lost one does so only after another loss.
+func (b *breaker) onPing(o Outcome, sent, now time.Time) {
 	switch {
 	case b.state == Open && o == Answered:
-		b.become(HalfOpen, now)
+		b.setState(HalfOpen, now)
 	case b.state != Closed || o == Answered || !b.lastAnswer.Before(sent):
 	case b.lostInRow > 0 || o != Lost:
-		b.become(Open, now)
+		b.setState(Open, now)
 	default:
 		b.lostInRow, b.lastLost = 1, now
 	}
 }
 
-func (b *breaker) become(s State, now time.Time) {
+func (b *breaker) setState(s State, now time.Time) {
 	b.state, b.since, b.lostInRow = s, now, 0
 }

@@ -19,13 +19,13 @@ type event struct {
 // ends is an exchange that began so long ago.
 func ends(o Outcome, took time.Duration) func(*breaker, time.Time) {
 	return func(b *breaker, now time.Time) {
-		b.exchanged(o, now.Add(-took), now)
+		b.onExchange(o, now.Add(-took), now)
 	}
 }
 
 // pings is a PING that is over: it took so long.
 func pings(o Outcome, took time.Duration) func(*breaker, time.Time) {
-	return func(b *breaker, now time.Time) { b.pinged(o, now.Add(-took), now) }
+	return func(b *breaker, now time.Time) { b.onPing(o, now.Add(-took), now) }
 }
 
 func TestBreakerFollowsExchangesAndPings(t *testing.T) {

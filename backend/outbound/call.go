@@ -9,23 +9,23 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// Request is a check under way, with the state S that its store has of it. From when it joins a queue until it has its
-// answer it belongs to the queue.
+// Request is a check in flight, with the store's own state S of it. The queue owns it from when it is enqueued until it
+// is answered.
 type Request[S any] struct {
 	State  S
-	caller *caller // nil for one that no caller's deadline ends
+	caller *caller // nil if no caller waits for it
 	ready  atomic.Bool
 	err    error // why there is no answer
 }
 
-// Expired reports whether nobody waits for the answer any more.
+// Expired reports whether its caller has left.
 func (r *Request[S]) Expired(now time.Time) bool { return r.caller != nil && r.caller.expired(now) }
 
-// Deadline returns when the caller leaves at the latest.
+// Deadline returns when its caller leaves at the latest.
 func (r *Request[S]) Deadline() time.Time { return r.caller.deadline }
 
-// Answer gives the caller the answer, which is in the State, or why there is none. From then on the request is the
-// caller's.
+// Answer returns the request to its caller: with the answer, which is in State, if err is nil, else with the reason why
+// there is none.
 func (r *Request[S]) Answer(err error) {
 	r.err = err
 	r.ready.Store(true)
@@ -34,7 +34,7 @@ func (r *Request[S]) Answer(err error) {
 	}
 }
 
-// group is the requests of a call for one queue. They wait, leave and are dropped together.
+// group is the requests of a call for one queue. They are enqueued, sent and dropped together.
 type group[S any] struct {
 	caller   *caller
 	queue    *Queue[S]
@@ -42,14 +42,14 @@ type group[S any] struct {
 	joined   time.Time // when they joined the queue
 }
 
-// refuse answers the requests with an error. From then on the group is the caller's.
+// refuse answers the requests with an error, which returns the group to its caller.
 func (g *group[S]) refuse(err error) {
 	for _, r := range g.requests {
 		r.Answer(err)
 	}
 }
 
-// caller is who waits in Decide.
+// caller is a goroutine that waits in Decide.
 type caller struct {
 	context    context.Context // of Decide; nil unless exchanges are traced
 	deadline   time.Time       // when it leaves at the latest
@@ -60,15 +60,15 @@ type caller struct {
 	index      int           // among the deadlines; -1: none
 }
 
-// expired reports whether the caller does not wait any more.
+// expired reports whether the caller no longer waits.
 func (c *caller) expired(now time.Time) bool { return c.abandoned.Load() || !now.Before(c.deadline) }
 
-// call is one call of Decide, with all that queues need of it: the caller may leave before they are done.
+// call is one call of Decide, with copies of all that queues need: the caller may leave before they are done.
 type call[S any] struct {
 	caller
 	requests []Request[S]
 	groups   []group[S]
-	text     []byte // what the store writes of the checks
+	text     []byte // buffer of the store's encoded checks
 }
 
 // set makes a request of each check.
@@ -98,5 +98,5 @@ func (c *call[S]) join(r *Request[S], q *Queue[S]) {
 	n := len(c.groups)
 	c.groups = slices.Grow(c.groups, 1)[:n+1]
 	g := &c.groups[n]
-	*g = group[S]{caller: &c.caller, queue: q, requests: append(g.requests[:0], r)} // in the room of a former one
+	*g = group[S]{caller: &c.caller, queue: q, requests: append(g.requests[:0], r)} // reuses the memory of an old group
 }

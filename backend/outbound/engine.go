@@ -1,8 +1,8 @@
-// Package outbound asks servers about checks, each at most once at a time.
+// Package outbound sends checks to servers, in batches.
 //
-// Checks for one server wait in its queues and leave together: a batch leaves when none is out, or a pace after the
-// last one, and so many are out at most. Each server has a breaker, with PINGs, so that callers do not wait for one
-// that does not answer. Each caller leaves in time. What is written and read is a [Codec]'s and a [Peer]'s.
+// Checks for one server wait in its queues. A queue sends a batch when none is in flight, or a pace after the last one,
+// with a bound on the batches in flight. Each server has a circuit breaker, fed by PINGs too, so that callers do not wait
+// for a dead server. Each caller leaves at its deadline. A [Codec] and a [Peer] know what is written and read.
 package outbound
 
 import (
@@ -18,25 +18,25 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// maxKept is how many bytes of text a call may have that is reused.
-const maxKept = 64 << 10
+// maxReusedText is how many bytes of text a call may have that is reused.
+const maxReusedText = 64 << 10
 
 var (
-	// ErrLate is why a check has no answer whose caller had to leave.
+	// ErrLate is the error of a check whose caller had to leave before the answer came.
 	ErrLate = errors.New("no answer in time")
 	errBusy = errors.New("more checks wait for the server than it can answer in time")
 )
 
 // Codec puts checks into requests, and reads their answers. Its methods may be called by any number of goroutines.
 type Codec[S any] interface {
-	// Encode sets the State of a request, which may be a former one's, to what is needed of a check. What it appends
-	// to text lives as long. It returns the queue that the request is to join, or why there is none.
+	// Encode sets the State of a request, which may be left from an old one, from a check. It may refer to what it
+	// appends to text. It returns the queue for the request, or why there is none.
 	Encode(text []byte, c *backend.Check, r *Request[S]) ([]byte, *Queue[S], error)
 	// Decode reads the answer to a check.
 	Decode(r *Request[S], c *backend.Check) (backend.Decision, error)
-	// Reopen returns the queue in place of one whose server was closed meanwhile, or why there is none.
+	// Reopen returns the queue that replaces one whose server was just closed, or why there is none.
 	Reopen(closed *Queue[S]) (*Queue[S], error)
-	// ReasonOf returns the reason of a request's error that is no [backend.Away].
+	// ReasonOf returns the reason for a request's error that is not a [backend.UnavailableError].
 	ReasonOf(err error) backend.Reason
 }
 
@@ -46,18 +46,18 @@ type Config struct {
 	ErrUnavailable error
 	// Timeout bounds a check whose caller has a later deadline or none.
 	Timeout time.Duration
-	// Pace is how long after a batch the next one leaves at the earliest while the first is out.
+	// Pace is the least time between two batches while the first is in flight.
 	Pace time.Duration
-	// MinExchange is how long an exchange may always take, however little time callers have.
+	// MinExchange is the least timeout of an exchange, even if its callers leave earlier.
 	MinExchange time.Duration
-	// PingEvery is how often a server is sent a PING while nothing is wrong; 0: never.
+	// PingEvery is the interval of PINGs to a healthy server; 0 for none.
 	PingEvery time.Duration
-	// Trace, if not nil, is told of each exchange.
+	// Trace, if not nil, is called for each exchange.
 	Trace Trace
 }
 
-// Trace is told that an exchange with a server begins, and gets the context that Decide was given for each check in it.
-// What it returns, if not nil, is told the Outcome and its error. It may be called by any number of goroutines.
+// Trace is called at the start of an exchange with a server, with the context of Decide for each check in it. It returns
+// a function, or nil, that is called at the end with the Outcome and its error. Any number of goroutines may call it.
 type Trace func(server string, callers iter.Seq[context.Context]) (end func(outcome string, err error))
 
 // Engine decides checks on servers. Its methods may be called by any number of goroutines.
@@ -66,7 +66,7 @@ type Engine[S any] struct {
 	codec     Codec[S]
 	calls     sync.Pool // of *call
 	batches   sync.Pool // of *Batch
-	deadlines deadlines // of all callers
+	deadlines deadlines // of all waiting callers
 	closed    atomic.Bool
 	running   sync.WaitGroup // all goroutines of servers
 	Totals
@@ -91,7 +91,7 @@ func New[S any](c Config, codec Codec[S]) *Engine[S] {
 	return e
 }
 
-// Close makes Decide give ErrClosed. It reports whether that is new. Whoever has opened servers closes them then.
+// Close makes Decide return ErrClosed, and reports whether it is the first call. The caller then closes the servers.
 func (e *Engine[S]) Close() bool { return !e.closed.Swap(true) }
 
 // Closed reports whether Close was called.
@@ -100,8 +100,8 @@ func (e *Engine[S]) Closed() bool { return e.closed.Load() }
 // Wait waits until nothing runs for servers that were closed.
 func (e *Engine[S]) Wait() { e.running.Wait() }
 
-// Decide asks the servers of the checks. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the
-// latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
+// Decide sends the checks to their servers. It returns 2 ms or a tenth of the time, whichever is more, before ctx's
+// deadline, and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
 func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Validate(checks, out); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []ba
 	return e.finish(ctx, e.begin(ctx, checks, now, deadline), checks, out)
 }
 
-// begin lets checks join the queues of their keys' servers.
+// begin enqueues checks at the servers of their keys.
 func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, deadline time.Time) *call[S] {
 	c := e.calls.Get().(*call[S])
 	c.set(checks, deadline)
@@ -135,7 +135,7 @@ func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, dead
 			r.Answer(err)
 			continue
 		}
-		if i == 0 && q.Server.lastExchangeLost.Load() { // many leave at once: few shall be late
+		if i == 0 && q.Server.lastExchangeLost.Load() { // many callers will leave at once, which takes time
 			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
 		c.join(r, q)
@@ -158,14 +158,14 @@ func (e *Engine[S]) enqueue(g *group[S], now time.Time) {
 	}
 }
 
-// finish waits for the answers of a call, while its caller can wait.
+// finish waits for the answers of a call, until its caller's deadline.
 func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Check, out []backend.Decision) error {
 	var cause error
 	select {
 	case <-c.done:
 		e.deadlines.remove(&c.caller)
 		err := e.decode(c, checks, out, nil)
-		if c.context = nil; cap(c.text) <= maxKept {
+		if c.context = nil; cap(c.text) <= maxReusedText {
 			e.calls.Put(c)
 		}
 		return err
@@ -175,11 +175,11 @@ func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Che
 		e.deadlines.remove(&c.caller)
 		cause = context.Cause(ctx)
 	}
-	c.abandoned.Store(true) // to the queues that still work on it
+	c.abandoned.Store(true) // seen by the queues that still hold requests of it
 	return e.decode(c, checks, out, cause)
 }
 
-// decode reads the answers of a call; cause is why the others are not there. Its error is ErrClosed or nil.
+// decode reads the answers of a call; cause is the error of requests without one. Its own error is ErrClosed or nil.
 func (e *Engine[S]) decode(c *call[S], checks []backend.Check, out []backend.Decision, cause error) (closed error) {
 	for i := range checks {
 		r := &c.requests[i]
@@ -200,12 +200,12 @@ func (e *Engine[S]) decode(c *call[S], checks []backend.Check, out []backend.Dec
 	return closed
 }
 
-// fail makes a decision that of a check without an answer.
+// fail sets a decision to that of a check without an answer.
 func (e *Engine[S]) fail(d *backend.Decision, cause error) {
 	e.Unavailable.Add(1)
-	away, ok := cause.(*backend.Away)
+	away, ok := cause.(*backend.UnavailableError)
 	if !ok {
-		away = &backend.Away{Reason: e.codec.ReasonOf(cause), Err: fmt.Errorf("%w: %w", e.config.ErrUnavailable, cause)}
+		away = &backend.UnavailableError{Reason: e.codec.ReasonOf(cause), Err: fmt.Errorf("%w: %w", e.config.ErrUnavailable, cause)}
 	}
 	*d = backend.Decision{Err: away}
 }

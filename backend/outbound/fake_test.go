@@ -80,7 +80,7 @@ func (f *fake) Exchange(b *Batch[string]) {
 	}
 	for _, r := range b.Requests {
 		if again {
-			b.Again(r)
+			b.Requeue(r)
 		} else {
 			r.Answer(nil)
 		}

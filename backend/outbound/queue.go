@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// maxBatch is how many checks a batch holds at most: a script call of them blocks the server.
+	// maxBatch is the most checks in a batch: a script call for them blocks the server.
 	maxBatch = backend.MaxChecks
-	// maxQueue is how many checks wait at most: those of 64 ms at full pace.
+	// maxQueue is the most checks that wait: those of 64 ms at full pace.
 	maxQueue = 64 * maxBatch
-	// maxYields is how often a worker yields at most before it looks at the queue.
+	// maxYields is how often a worker yields at most before it takes a batch.
 	maxYields = 4
 )
 
-// Batch is the requests that a worker has out. Workers reuse it.
+// Batch is the requests that a worker has in flight. Workers reuse it.
 type Batch[S any] struct {
-	Queue    *Queue[S]
-	Requests []*Request[S]
-	Sent     time.Time
-	Deadline time.Time       // when the last caller leaves
-	Joined   []time.Time     // when the calls that have joined since the last batch did
-	Up       context.Context // until the server is found to be away: then nobody waits for it any more
-	State    any             // what the peer keeps of a batch for the next one
+	Queue     *Queue[S]
+	Requests  []*Request[S]
+	Sent      time.Time
+	Deadline  time.Time       // when the last caller leaves
+	Joined    []time.Time     // when each call whose requests are new in this batch was enqueued
+	UntilAway context.Context // ends when the server is found to be away, as nobody waits for it then
+	PeerState any             // the peer's own, kept when the batch is reused
 }
 
-// Again lets the next batch of the queue begin with a request that has not run.
-func (b *Batch[S]) Again(r *Request[S]) {
+// Requeue puts a request that has not run at the head of the queue.
+func (b *Batch[S]) Requeue(r *Request[S]) {
 	q, s := b.Queue, b.Queue.Server
 	s.mu.Lock()
 	away := s.Away()
@@ -38,7 +38,7 @@ func (b *Batch[S]) Again(r *Request[S]) {
 		away = s.Unavailable(backend.Down, backend.ErrClosed)
 	}
 	if away == nil {
-		q.again = append(q.again, r)
+		q.requeued = append(q.requeued, r)
 		q.checks++
 	}
 	s.mu.Unlock()
@@ -47,23 +47,23 @@ func (b *Batch[S]) Again(r *Request[S]) {
 	}
 }
 
-// Queue is a queue to a server: checks that arrive while a batch is out leave together in the next, first in first out.
-// Workers send batches and end when none may leave, but for one, which idles and keeps its stack. The server's mu guards
-// all of it.
+// Queue is a FIFO queue to a server: checks that arrive while a batch is in flight are sent together in the next one.
+// Workers send batches and end when none may be sent, except one, which idles and keeps its stack. The server's mu
+// guards all fields.
 type Queue[S any] struct {
-	Server *Server[S]
-	State  any // the peer's own
+	Server    *Server[S]
+	PeerState any // the peer's own
 
-	maxOut    int // batches out at most
-	again     []*Request[S]
+	maxOut    int // most batches in flight
+	requeued  []*Request[S]
 	waiting   []*group[S]
-	checks    int           // in both
+	checks    int           // number of checks in both
 	out       []*Batch[S]   // oldest first
-	lastLeft  time.Time     // when the last batch did
+	lastLeft  time.Time     // when the last batch was sent
 	roundTrip time.Duration // of the last one that came back
 	waking    bool          // a worker is on its way to the queue
 	idle      bool          // a worker waits to be woken
-	woken     chan struct{} // has a token once that one is
+	woken     chan struct{} // has a token once the idle worker is woken
 	timer     *time.Timer   // schedules a batch when the pace allows it
 	timerSet  bool
 }
@@ -75,8 +75,8 @@ func newQueue[S any](s *Server[S], maxOut int) *Queue[S] {
 	return q
 }
 
-// enqueue adds a group. It returns false if the server is closed. It refuses at once what cannot leave or be answered
-// before the caller's deadline, and everything while the server is away.
+// enqueue adds a group. It returns false if the server is closed. It refuses the group at once if the queue is full, if
+// it could not be sent before the caller's deadline, or while the server is away.
 func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 	s := q.Server
 	deadline := g.caller.deadline
@@ -92,14 +92,14 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 		return true
 	}
 	g.joined = now
-	// How long what waits takes to leave, about.
+	// About how long it takes to send the waiting checks.
 	drain := time.Duration(q.checks/maxBatch) * max(s.engine.config.Pace, q.roundTrip/time.Duration(q.maxOut))
 	full := q.checks+len(g.requests) > maxQueue || !now.Add(drain).Before(deadline)
 	if !full {
 		q.waiting = append(q.waiting, g)
 		q.checks += len(g.requests)
 		q.schedule(now)
-		s.watchDeadline(deadline, now)
+		s.scheduleOverdueCheck(deadline, now)
 	}
 	s.mu.Unlock()
 	if full {
@@ -108,7 +108,7 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 	return true
 }
 
-// schedule wakes a worker if a batch may leave, now or as soon as it may.
+// schedule wakes a worker if a batch may be sent now, or sets the timer for when it may.
 func (q *Queue[S]) schedule(now time.Time) {
 	switch {
 	case q.waking || q.checks == 0 || !q.hasRoom():
@@ -129,12 +129,12 @@ func (q *Queue[S]) mayLeave(now time.Time) bool {
 		now.Sub(q.lastLeft) >= q.Server.engine.config.Pace)
 }
 
-// hasRoom reports whether one more batch may be out, whenever it leaves.
+// hasRoom reports whether one more batch may be in flight, whatever the pace.
 func (q *Queue[S]) hasRoom() bool {
 	switch q.Server.breaker.state {
 	case Closed:
 		return len(q.out) < q.maxOut
-	case HalfOpen: // batches from before may still wait for a connection; a queue's only one has its connection
+	case HalfOpen: // old batches may still wait for a connection; with maxOut 1 the old batch holds the only one
 		return q.Server.halfOpenBatch == nil && (q.maxOut > 1 || len(q.out) == 0)
 	}
 	return false
@@ -147,7 +147,7 @@ func (q *Queue[S]) fire() {
 	q.schedule(time.Now())
 }
 
-// work sends batches while any may leave, and when it is woken.
+// work sends batches while any may be sent, and each time that it is woken.
 func (q *Queue[S]) work() {
 	e := q.Server.engine
 	defer e.running.Done()
@@ -164,8 +164,8 @@ func (q *Queue[S]) work() {
 	e.batches.Put(b)
 }
 
-// yield lets other goroutines run, and again while the queue grows: callers that are about to join it come into the
-// next batch, and those with answers pass them on.
+// yield lets other goroutines run, as long as the queue grows: more callers get into the next batch, and callers with
+// answers return them.
 func (q *Queue[S]) yield() {
 	before := -1
 	for range maxYields {
@@ -204,7 +204,7 @@ func (q *Queue[S]) wake() bool {
 	return woken
 }
 
-// next takes a batch back, if it was out, and fills it if one may leave.
+// next removes a batch from those in flight, and fills it again if one may be sent. It reports whether it did.
 func (q *Queue[S]) next(b *Batch[S]) bool {
 	now, s := time.Now(), q.Server
 	s.mu.Lock()
@@ -216,15 +216,15 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 		q.roundTrip = now.Sub(b.Sent)
 		if s.halfOpenBatch == b {
 			s.halfOpenBatch = nil
-			defer s.schedule(now) // the other queues
+			defer s.schedule(now) // wakes the other queues
 		}
 	}
 	leaves := q.mayLeave(now) && q.fill(b, now)
 	if leaves {
 		q.out = append(q.out, b)
 		q.lastLeft = now
-		s.watchDeadline(b.Deadline, now)
-		b.Up = s.up
+		s.scheduleOverdueCheck(b.Deadline, now)
+		b.UntilAway = s.untilAway
 		if s.breaker.state == HalfOpen {
 			s.halfOpenBatch = b
 		}
@@ -235,12 +235,12 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 	return leaves
 }
 
-// fill moves what is asked again and the first groups to the batch, in order, without those whose callers have left.
+// fill moves the requeued requests and the first groups to the batch, in order, without those whose callers have left.
 func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	b.Requests, b.Joined, b.Sent = b.Requests[:0], b.Joined[:0], now
 	b.Deadline = now.Add(q.Server.engine.config.MinExchange)
-	again := q.again
-	q.again = q.again[:0]
+	again := q.requeued
+	q.requeued = q.requeued[:0]
 	q.take(b, again, now)
 	taken := 0
 	for _, g := range q.waiting {
@@ -256,7 +256,7 @@ func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	return len(b.Requests) > 0
 }
 
-// take moves requests to the batch. It reports whether there are any whose callers wait.
+// take moves the requests to the batch whose callers still wait, and reports whether there were any.
 func (q *Queue[S]) take(b *Batch[S], requests []*Request[S], now time.Time) bool {
 	q.checks -= len(requests)
 	before := len(b.Requests)
@@ -273,13 +273,13 @@ func (q *Queue[S]) take(b *Batch[S], requests []*Request[S], now time.Time) bool
 	return len(b.Requests) > before
 }
 
-// takeWaiting takes out all that waits.
+// takeWaiting empties the queue, and returns its requests.
 func (q *Queue[S]) takeWaiting() (requests []*Request[S]) {
-	requests = q.again
+	requests = q.requeued
 	for _, g := range q.waiting {
 		requests = append(requests, g.requests...)
 	}
-	q.again, q.waiting, q.checks = nil, nil, 0
+	q.requeued, q.waiting, q.checks = nil, nil, 0
 	return requests
 }
 

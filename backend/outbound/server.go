@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	// PingPause is the least pause between PINGs; the longest is half as much again, so that replicas spread theirs.
+	// PingPause is the shortest pause between PINGs; up to half of it is added at random, so that replicas spread theirs.
 	PingPause = 100 * time.Millisecond
-	// PingTimeout is how long PONG is waited for: if that were long, a lost PING would hide that the server is back.
+	// PingTimeout is the timeout of a PING. It is short, because no other PING is sent while one is lost.
 	PingTimeout = 250 * time.Millisecond
-	// DialTimeout is how long connecting for a PING may take: TLS takes round trips.
+	// DialTimeout is the timeout of connecting for a PING: TLS takes more round trips.
 	DialTimeout = 2 * PingTimeout
-	// idleTime is how long a server that is not asked is kept.
+	// idleTime is how long an unused server is kept.
 	idleTime = time.Minute
 )
 
-// Peer asks one server.
+// Peer talks to one server.
 type Peer[S any] interface {
-	// Exchange asks about the requests of a batch, and answers each or lets it be asked again. It notes what that has
-	// shown of the server. It is called for as many batches at a time as may be out.
+	// Exchange sends the requests of a batch, and answers or requeues each. It calls Note with the outcome. It is called
+	// by as many goroutines as batches may be in flight.
 	Exchange(b *Batch[S])
-	// Pings begins a series of PINGs, each of which asks whether the server can count, on a connection that end closes.
-	// One series at a time is asked; the one before may not have ended yet.
+	// Pings starts a series of PINGs on a connection that end closes. ping finds out whether the server can count. One
+	// series at a time sends PINGs, but the end of the one before may still run.
 	Pings() (ping func(context.Context) (Outcome, error), end func())
-	// Changed is told each change of the state, in order, and why the server is away, also if that is another reason
-	// than before. It must not wait.
+	// Changed is called after each change of the state, or of the reason why the server is away, in order. It must not
+	// block.
 	Changed(before, after State, why error)
 }
 
-// Server is one server, and what is known of it. Its methods may be called by any number of goroutines.
+// Server is one server, with its breaker and queues. Its methods may be called by any number of goroutines.
 type Server[S any] struct {
 	Name   string
-	Queues []*Queue[S] // they stay as they are
+	Queues []*Queue[S] // fixed
 
 	engine           *Engine[S]
 	peer             Peer[S]
-	healthy          atomic.Bool                  // breaker.healthy
-	lastExchangeLost atomic.Bool                  // and the breaker is still closed
-	away             atomic.Pointer[backend.Away] // the answer to all callers while the breaker is open, else nil
+	healthy          atomic.Bool                              // breaker.healthy
+	lastExchangeLost atomic.Bool                              // while the breaker is still closed
+	away             atomic.Pointer[backend.UnavailableError] // the answer to all callers while the breaker is open, else nil
 
 	mu            sync.Mutex
 	breaker       breaker
@@ -53,47 +53,47 @@ type Server[S any] struct {
 	lastUsed      time.Time   // by a call
 	pinging       bool        // a goroutine sends PING
 	lastPing      time.Time   // when the last one was sent
-	nextPing      *time.Timer // for one while nothing is wrong
-	overdue       *time.Timer // runs checkOverdue when callers leave without an answer
-	overdueAt     time.Time   // when it fires; zero: not at all
+	pingTimer     *time.Timer // for the next PING of a healthy server
+	overdueTimer  *time.Timer // runs checkOverdue when callers leave without an answer
+	overdueAt     time.Time   // when it fires; zero for never
 
-	life  context.Context // until the server is closed
-	end   context.CancelFunc
-	up    context.Context // until the server is found to be away
-	notUp context.CancelFunc
+	ctx             context.Context // ends when the server is closed
+	cancel          context.CancelFunc
+	untilAway       context.Context // ends when the server is found to be away
+	cancelUntilAway context.CancelFunc
 }
 
-// Open makes a server with queues, each with so many batches out at most.
+// Open makes a server with this number of queues, each with at most maxOut batches in flight.
 func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxOut int) *Server[S] {
 	s := &Server[S]{Name: name, engine: e, peer: peer, lastUsed: time.Now()}
-	s.life, s.end = context.WithCancel(context.Background())
-	s.up, s.notUp = context.WithCancel(s.life)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.untilAway, s.cancelUntilAway = context.WithCancel(s.ctx)
 	s.healthy.Store(true)
 	for range queues {
 		s.Queues = append(s.Queues, newQueue(s, maxOut))
 	}
-	s.overdue = time.AfterFunc(time.Hour, s.checkOverdue)
-	s.overdue.Stop()
+	s.overdueTimer = time.AfterFunc(time.Hour, s.checkOverdue)
+	s.overdueTimer.Stop()
 	return s
 }
 
-// Ping begins to send PINGs, until one is answered.
+// Ping starts to send PINGs, until one is answered.
 func (s *Server[S]) Ping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.startPings(0)
-	s.healthy.Store(false) // an answer outweighs a PING that is on its way
+	s.healthy.Store(false) // an answer counts more than a PING in flight
 }
 
-// Life returns a context that ends when the server is closed.
-func (s *Server[S]) Life() context.Context { return s.life }
+// Context returns a context that ends when the server is closed.
+func (s *Server[S]) Context() context.Context { return s.ctx }
 
-// Unavailable makes the error of a check that got no answer.
+// Unavailable returns the error of a check that got no answer.
 func (s *Server[S]) Unavailable(r backend.Reason, why error) error {
-	return &backend.Away{Reason: r, Err: fmt.Errorf("%w: %s: %w", s.engine.config.ErrUnavailable, s.Name, why)}
+	return &backend.UnavailableError{Reason: r, Err: fmt.Errorf("%w: %s: %w", s.engine.config.ErrUnavailable, s.Name, why)}
 }
 
-// Away is what a server that is away answers to all, nil while it is not.
+// Away returns the error of all checks while the server is away, else nil.
 func (s *Server[S]) Away() error {
 	if away := s.away.Load(); away != nil {
 		return away
@@ -101,7 +101,7 @@ func (s *Server[S]) Away() error {
 	return nil
 }
 
-// Load returns how many batches are out, how many checks wait, and whether the server is known not to answer.
+// Load returns the number of batches in flight and of waiting checks, and whether the breaker is open.
 func (s *Server[S]) Load() (out, waiting int, away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Server[S]) Load() (out, waiting int, away bool) {
 	return out, waiting, s.breaker.state == Open
 }
 
-// Trace has an exchange of requests traced, none of which has an answer yet. The end is to be told what Note is.
+// Trace starts to trace an exchange of requests, none of which is answered yet. end gets the outcome that Note gets.
 func (s *Server[S]) Trace(requests []*Request[S]) (end func(outcome string, err error)) {
 	if s.engine.config.Trace != nil {
 		end = s.engine.config.Trace(s.Name, func(yield func(context.Context) bool) {
@@ -130,31 +130,31 @@ func (s *Server[S]) Trace(requests []*Request[S]) (end func(outcome string, err 
 
 func untraced(string, error) {}
 
-// Note tells the breaker the outcome of an exchange, and its error. It is cheap while nothing is wrong.
+// Note reports the outcome of an exchange, and its error, to the breaker. It is cheap while the server is healthy.
 func (s *Server[S]) Note(o Outcome, sent time.Time, err error) {
 	if o == Answered && s.healthy.Load() {
 		return
 	}
 	now := time.Now()
 	s.update(now, o, err, func() {
-		s.breaker.exchanged(o, sent, now)
+		s.breaker.onExchange(o, sent, now)
 		if o == Lost && s.breaker.state == Closed && now.Sub(s.lastPing) >= PingPause {
 			s.startPings(0)
 		}
 	})
 }
 
-// watchDeadline has checkOverdue run at a caller's deadline, unless it runs earlier. The caller holds mu.
-func (s *Server[S]) watchDeadline(deadline, now time.Time) {
+// scheduleOverdueCheck schedules checkOverdue for a caller's deadline, unless it runs earlier. The caller holds mu.
+func (s *Server[S]) scheduleOverdueCheck(deadline, now time.Time) {
 	if s.overdueAt.IsZero() || deadline.Before(s.overdueAt) {
 		s.overdueAt = deadline
-		s.overdue.Reset(deadline.Sub(now))
+		s.overdueTimer.Reset(deadline.Sub(now))
 	}
 }
 
-// checkOverdue tells the breaker of exchanges that all callers have left: one that waits for a connection to a frozen
-// server lasts as long as the store's timeout. A caller that leaves while a queue has no room is a lost exchange, too.
-// The batch of a half-open breaker has time for a connection first, as PING has. No PING is sent: it would wait as well.
+// checkOverdue reports exchanges whose callers have all left as lost: one that waits for a connection to a frozen server
+// lasts as long as the store's timeout. A caller that leaves a queue without room also counts as a lost exchange. The
+// batch of a half-open breaker gets time for a connection first, as a PING does. A PING would block too, so none is sent.
 func (s *Server[S]) checkOverdue() {
 	now := time.Now()
 	s.update(now, Lost, ErrLate, func() {
@@ -165,9 +165,9 @@ func (s *Server[S]) checkOverdue() {
 				lost = deadline.Add(DialTimeout)
 			}
 			if lost.After(now) {
-				s.watchDeadline(lost, now)
+				s.scheduleOverdueCheck(lost, now)
 			} else {
-				s.breaker.exchanged(Lost, since, lost) // the next one may have left since
+				s.breaker.onExchange(Lost, since, lost) // the next one may have left since
 			}
 		}
 		for _, q := range s.Queues {
@@ -181,7 +181,7 @@ func (s *Server[S]) checkOverdue() {
 	})
 }
 
-// update changes the breaker, and does what follows; an outcome and its error are why the server may be away.
+// update calls change, which changes the breaker, and handles the change of its state. o and err are why it may open.
 func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	var waiting []*Request[S]
 	s.mu.Lock()
@@ -189,14 +189,14 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	change()
 	after := s.breaker.state
 	s.lastExchangeLost.Store(after == Closed && s.breaker.lostInRow > 0)
-	s.healthy.Store(s.breaker.healthy() && !s.pinging) // an answer outweighs a PING that is on its way
+	s.healthy.Store(s.breaker.healthy() && !s.pinging) // an answer counts more than a PING in flight
 	switch {
 	case after == before:
 	case after == Open:
 		waiting = s.opened(before, o, err)
 	default:
 		s.away.Store(nil)
-		s.tell(before, after, nil)
+		s.reportChange(before, after, nil)
 		s.schedule(now)
 	}
 	away := s.Away()
@@ -204,12 +204,12 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	answerAll(waiting, away)
 }
 
-// opened ends all waiting for the server. It returns what waited in the queues.
+// opened handles the opening of the breaker: it cancels batches in flight, starts PINGs, and returns the queued requests.
 func (s *Server[S]) opened(before State, o Outcome, err error) []*Request[S] {
 	s.setAway(before, o, err)
 	s.halfOpenBatch = nil
-	s.notUp()
-	s.up, s.notUp = context.WithCancel(s.life)
+	s.cancelUntilAway()
+	s.untilAway, s.cancelUntilAway = context.WithCancel(s.ctx)
 	pause := nextPingPause()
 	if before == Closed {
 		pause = 0
@@ -218,23 +218,23 @@ func (s *Server[S]) opened(before State, o Outcome, err error) []*Request[S] {
 	return s.takeWaiting()
 }
 
-// setAway notes why the server is away.
+// setAway sets the error of all checks while the server is away.
 func (s *Server[S]) setAway(before State, o Outcome, err error) {
 	reason, known := backend.Down, s.away.Load()
 	if o == Refused {
 		reason = backend.Refused
 	}
-	away := &backend.Away{Reason: reason, Err: fmt.Errorf("%w: %s is away: %w", s.engine.config.ErrUnavailable, s.Name, err)}
+	away := &backend.UnavailableError{Reason: reason, Err: fmt.Errorf("%w: %s is away: %w", s.engine.config.ErrUnavailable, s.Name, err)}
 	s.away.Store(away)
 	if known == nil || known.Reason != reason {
-		s.tell(before, Open, err)
+		s.reportChange(before, Open, err)
 	}
 }
 
-// tell tells the peer and all subscribers that the state has changed.
-func (s *Server[S]) tell(before, after State, why error) {
+// reportChange notifies the peer and all subscribers of a change of the state.
+func (s *Server[S]) reportChange(before, after State, why error) {
 	s.peer.Changed(before, after, why)
-	s.engine.Tell()
+	s.engine.Broadcast()
 }
 
 func (s *Server[S]) schedule(now time.Time) {
@@ -250,7 +250,7 @@ func (s *Server[S]) takeWaiting() (waiting []*Request[S]) {
 	return waiting
 }
 
-// startPings begins to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
+// startPings starts to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
 func (s *Server[S]) startPings(pause time.Duration) {
 	if s.pinging || s.closed {
 		return
@@ -262,7 +262,7 @@ func (s *Server[S]) startPings(pause time.Duration) {
 		for more := true; more; pause = nextPingPause() {
 			select {
 			case <-time.After(pause):
-			case <-s.life.Done():
+			case <-s.ctx.Done():
 				return
 			}
 			more = s.ping(ping)
@@ -278,24 +278,24 @@ func (s *Server[S]) ping(ping func(context.Context) (Outcome, error)) (more bool
 	s.mu.Lock()
 	s.lastPing = sent
 	s.mu.Unlock()
-	o, err := ping(s.life)
-	if s.life.Err() != nil {
+	o, err := ping(s.ctx)
+	if s.ctx.Err() != nil {
 		return false
 	}
 	now := time.Now()
 	s.update(now, o, err, func() {
-		if s.breaker.pinged(o, sent, now); s.away.Load() != nil && o != Answered {
-			s.setAway(Open, o, err) // what is wrong now
+		if s.breaker.onPing(o, sent, now); s.away.Load() != nil && o != Answered {
+			s.setAway(Open, o, err) // the reason may have changed
 		}
 		more = s.breaker.state == Open || o != Answered && s.breaker.lostInRow > 0
 		if s.pinging = more; !more && s.engine.config.PingEvery > 0 && !s.closed {
-			s.nextPing = time.AfterFunc(s.engine.config.PingEvery, s.Ping)
+			s.pingTimer = time.AfterFunc(s.engine.config.PingEvery, s.Ping)
 		}
 	})
 	return more
 }
 
-// Close refuses what waits with an error, and lets batches that are out come back.
+// Close refuses the waiting requests with an error. Batches in flight may still be answered.
 func (s *Server[S]) Close(why error) {
 	s.mu.Lock()
 	waiting := s.takeWaiting()
@@ -310,15 +310,15 @@ func (s *Server[S]) stop() {
 		q.wake()
 		q.timer.Stop()
 	}
-	if s.nextPing != nil {
-		s.nextPing.Stop()
+	if s.pingTimer != nil {
+		s.pingTimer.Stop()
 	}
-	s.overdue.Stop()
-	s.end()
+	s.overdueTimer.Stop()
+	s.cancel()
 }
 
-// Retire closes a server that was idle for idleTime, and while it is away only once it has left for good.
-func (s *Server[S]) Retire(now time.Time, left func() bool) bool {
+// Retire closes a server that was idle for idleTime, and reports whether it did. While it is away, gone must be true too.
+func (s *Server[S]) Retire(now time.Time, gone func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unused := now.Sub(s.lastUsed) >= idleTime
@@ -326,7 +326,7 @@ func (s *Server[S]) Retire(now time.Time, left func() bool) bool {
 		unused = unused && len(q.out) == 0 && q.checks == 0
 	}
 	if unused && s.breaker.state == Open {
-		unused = left()
+		unused = gone()
 	}
 	if unused {
 		s.stop()

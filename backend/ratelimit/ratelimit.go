@@ -1,6 +1,6 @@
-// Package ratelimit counts as envoyproxy/ratelimit does: by INCRBY in Redis, by incr in memcached, in keys that each hold
-// the hits of one fixed window, by the clock of the process. It names keys, sets their life, and decides by a count; it
-// talks to no server.
+// Package ratelimit is the arithmetic of envoyproxy/ratelimit's keys, which count by INCRBY in Redis and incr in memcached.
+// Each key holds the hits of one fixed window, by the clock of the process. The package names keys, sets their TTL, and
+// decides by a count; it talks to no server.
 package ratelimit
 
 import (
@@ -16,51 +16,51 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Keys is how long keys last, and what a month is.
+// Keys configures the TTL of keys, and the length of a month.
 type Keys struct {
-	// Jitter is what a key may last longer than its window, in seconds: less than so many. Up to 0 it is nothing.
+	// Jitter bounds the random seconds, less than Jitter, that are added to a key's TTL; none if it is 0 or less.
 	Jitter int64
-	// CalendarMonths lets windows of a month begin on the first day of each, in UTC. Else a month is 30 days, counted
-	// from 1970.
+	// CalendarMonths makes windows of a month begin on the first day of each, in UTC. Else a month is 30 days, from
+	// 1970 on.
 	CalendarMonths bool
 }
 
 // Window is the window of a limit at a moment.
 type Window struct {
-	Begin int64         // in seconds since 1970
-	Rest  time.Duration // until it ends
-	life  int64         // of its key, in seconds, without jitter
+	Begin    int64         // in seconds since 1970
+	TimeLeft time.Duration // until it ends
+	ttl      int64         // of its key, in seconds, without jitter; see TTL
 }
 
-// Window returns the window of a limit that a moment is in.
+// Window returns the window of a limit that contains now.
 func (k Keys) Window(l *descriptors.Limit, now time.Time) Window {
 	if k.CalendarMonths && l.Unit == descriptors.Month {
 		y, m, _ := now.UTC().Date()
 		begin := time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
 		end := begin.AddDate(0, 1, 0)
-		return Window{Begin: begin.Unix(), Rest: end.Sub(now), life: end.Unix() - now.Unix()}
+		return Window{Begin: begin.Unix(), TimeLeft: end.Sub(now), ttl: end.Unix() - now.Unix()}
 	}
 	width, second := int64(l.Window/time.Second), now.Unix()
 	into := (second%width + width) % width // also before 1970
 	begin := second - into
-	return Window{Begin: begin, Rest: time.Unix(begin, 0).Add(l.Window).Sub(now), life: width}
+	return Window{Begin: begin, TimeLeft: time.Unix(begin, 0).Add(l.Window).Sub(now), ttl: width}
 }
 
-// AppendKey appends the name of the key whose stem descriptors.RatelimitKey gives.
+// AppendKey appends the name of the window's key, given the stem that descriptors.RatelimitKey returns.
 func (w Window) AppendKey(dst, stem []byte) []byte {
 	return strconv.AppendInt(append(dst, stem...), w.Begin, 10)
 }
 
-// TTL returns how many seconds a key lasts from now on, another number each time. It may be called by any number of
-// goroutines.
+// TTL returns the TTL of the window's key from now on, in seconds, with another jitter each time. It may be called by
+// any number of goroutines.
 func (k Keys) TTL(w Window) int64 {
 	if k.Jitter <= 0 {
-		return w.life
+		return w.ttl
 	}
-	return w.life + rand.Int64N(min(k.Jitter, math.MaxInt32)) // it is added to the time
+	return w.ttl + rand.Int64N(min(k.Jitter, math.MaxInt32)) // Redis adds the TTL to the Unix time, in 64 bits
 }
 
-// Windows returns the windows that a key may be of now, whatever its unit, one for each name.
+// Windows returns the current window of every unit, without those that begin at the same time: their keys are the same.
 func Windows(now time.Time) (all []Window) {
 	for _, u := range descriptors.Units() {
 		l := descriptors.Limit{Unit: u, Window: u.Duration()}
@@ -74,8 +74,8 @@ func Windows(now time.Time) (all []Window) {
 	return all
 }
 
-// Validate refuses checks whose keys are envoyproxy/ratelimit's, and their limits other than one fixed window that is
-// charged always.
+// Validate returns an error for a check with a key of envoyproxy/ratelimit whose limits are not one fixed window that is
+// always charged.
 func Validate(checks []backend.Check) error {
 	for i := range checks {
 		c := &checks[i]
@@ -87,7 +87,7 @@ func Validate(checks []backend.Check) error {
 	return nil
 }
 
-// Counts reads what a key holds of limits, each in the window that a clock then shows.
+// Counts reads the count of each limit in its current window.
 func (k Keys) Counts(limits []descriptors.Limit, clock func() time.Time, read func(Window) (int64, error)) ([]backend.LimitCount, error) {
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {
@@ -100,15 +100,15 @@ func (k Keys) Counts(limits []descriptors.Limit, clock func() time.Time, read fu
 		counts[i] = backend.LimitCount{Limit: limits[i], Hits: hitsOf(n), Levels: [][]backend.Bucket{nil}}
 		if c := &counts[i]; c.Hits > 0 {
 			begin := time.Unix(w.Begin, 0).UTC()
-			c.ResetIn, c.Levels[0] = w.Rest, []backend.Bucket{{Begin: begin, Width: now.Add(w.Rest).Sub(begin), Hits: c.Hits}}
+			c.ResetIn, c.Levels[0] = w.TimeLeft, []backend.Bucket{{Begin: begin, Width: now.Add(w.TimeLeft).Sub(begin), Hits: c.Hits}}
 		}
 	}
 	return counts, nil
 }
 
-// By returns what a check adds to its key. A count adds at most window.MaxCount, so that no number of hits becomes
-// negative there.
-func By(c *backend.Check) int64 {
+// Delta returns what a check adds to its key: at most window.MaxCount, so that no number of hits overflows to a negative
+// number.
+func Delta(c *backend.Check) int64 {
 	hits := int64(min(c.Hits, window.MaxCount))
 	switch c.Op {
 	case backend.Look:
@@ -119,25 +119,25 @@ func By(c *backend.Check) int64 {
 	return hits
 }
 
-// Back returns what a check that added by and left the key at after, below 0 or above window.MaxCount, must add to take
-// back what went too far, and no more than it added: others may do the same.
-func Back(by, after int64) int64 {
+// Correction returns what a check must add to its key, if it added delta and left the key at after, to bring it back to
+// 0 or window.MaxCount. It takes back at most delta, as other checks correct theirs.
+func Correction(delta, after int64) int64 {
 	switch {
-	case by < 0 && after < 0:
-		return min(-by, -max(after, -math.MaxInt64))
-	case by > 0 && after > window.MaxCount:
-		return -min(by, after-window.MaxCount)
+	case delta < 0 && after < 0:
+		return min(-delta, -max(after, -math.MaxInt64))
+	case delta > 0 && after > window.MaxCount:
+		return -min(delta, after-window.MaxCount)
 	}
 	return 0
 }
 
-// Decide decides a check that left its key at after, or a look that found it there, as package window does. The check
-// has one limit, a fixed window that ends after rest and charges always.
+// Decide decides a check after which its key holds after, as package window does. The check has one limit, a fixed window
+// that ends after rest and charges always.
 func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision {
-	by, capacity := By(c), c.Limits[0].Capacity()
-	before := hitsOf(after - by)
+	delta, capacity := Delta(c), c.Limits[0].Capacity()
+	before := hitsOf(after - delta)
 	d := backend.Decision{Before: before, ResetIn: rest}
-	var size uint64 // that has to fit
+	var size uint64 // hits that have to fit
 	if c.Op == backend.Count {
 		size = c.Hits
 	}
@@ -147,7 +147,7 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 		}
 		return d
 	}
-	now := hitsOf(int64(before) + by)
+	now := hitsOf(int64(before) + delta)
 	d.Allowed, d.Remaining = true, capacity-min(now, capacity)
 	if c.Op == backend.Count && !window.Fits(now, size, capacity) {
 		d.NextIn = rest
@@ -155,5 +155,5 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 	return d
 }
 
-// hitsOf returns the hits that a number in a store stands for. While a refund is under way, it may be below 0.
+// hitsOf converts a number in a store to hits. It may be below 0 before a refund is corrected.
 func hitsOf(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }

@@ -20,8 +20,8 @@ func limit(t *testing.T, n uint64, u descriptors.Unit) descriptors.Limit {
 // The names are those of envoyproxy/ratelimit's own tests, with what its program was seen to write beside them.
 func TestKeysMatchRatelimit(t *testing.T) {
 	l := limit(t, 10, descriptors.Minute)
-	if w := (Keys{}).Window(&l, time.Unix(119, 250_000_000)); w.Begin != 60 || w.Rest != 750*time.Millisecond {
-		t.Errorf("at 119.25 s the minute begins at %d and ends in %v; want 60, and 750 ms", w.Begin, w.Rest)
+	if w := (Keys{}).Window(&l, time.Unix(119, 250_000_000)); w.Begin != 60 || w.TimeLeft != 750*time.Millisecond {
+		t.Errorf("at 119.25 s the minute begins at %d and ends in %v; want 60, and 750 ms", w.Begin, w.TimeLeft)
 	}
 	for _, tc := range []struct {
 		stem string
@@ -50,8 +50,8 @@ func TestKeysMatchRatelimit(t *testing.T) {
 			t.Errorf("the key of %s at %d, a limit per %v, is %s; want %s: envoyproxy/ratelimit would count elsewhere",
 				tc.stem, tc.now, tc.unit, got, tc.want)
 		}
-		if ttl := (Keys{}).TTL(w); ttl != tc.life || w.Rest != tc.rest {
-			t.Errorf("at %d a limit per %v lasts for %d s and resets in %v; want %d s, and %v", tc.now, tc.unit, ttl, w.Rest, tc.life, tc.rest)
+		if ttl := (Keys{}).TTL(w); ttl != tc.life || w.TimeLeft != tc.rest {
+			t.Errorf("at %d a limit per %v lasts for %d s and resets in %v; want %d s, and %v", tc.now, tc.unit, ttl, w.TimeLeft, tc.life, tc.rest)
 		}
 	}
 }
@@ -77,9 +77,9 @@ func TestCalendarMonthsBeginInUTC(t *testing.T) {
 		{time.Date(2026, 12, 31, 20, 0, 0, 0, west), utc(2027, 1, 1, 0, 0, 0, 0), 31*24*time.Hour - 4*time.Hour, 31*86400 - 4*3600},
 	} {
 		w := keys.Window(&month, tc.now)
-		if w.Begin != tc.begin.Unix() || w.Rest != tc.rest || keys.TTL(w) != tc.life {
+		if w.Begin != tc.begin.Unix() || w.TimeLeft != tc.rest || keys.TTL(w) != tc.life {
 			t.Errorf("at %v the month begins at %v, ends in %v, and its key lasts %d s; want %v, %v, %d s", tc.now,
-				time.Unix(w.Begin, 0).UTC(), w.Rest, keys.TTL(w), tc.begin, tc.rest, tc.life)
+				time.Unix(w.Begin, 0).UTC(), w.TimeLeft, keys.TTL(w), tc.begin, tc.rest, tc.life)
 		}
 		if got, want := keys.Window(&day, tc.now), (Keys{}).Window(&day, tc.now); got != want {
 			t.Errorf("at %v a day is %+v with calendar months, and %+v without; want no difference", tc.now, got, want)
@@ -161,7 +161,7 @@ func TestExcessIsTakenBackOnce(t *testing.T) {
 		n, back := tc.start, int64(0)
 		for _, by := range tc.by {
 			n += by
-			back += Back(by, n)
+			back += Correction(by, n)
 		}
 		if n+back != tc.want {
 			t.Errorf("%s: %d is left; want %d", tc.name, n+back, tc.want)
@@ -169,7 +169,7 @@ func TestExcessIsTakenBackOnce(t *testing.T) {
 	}
 	for _, extreme := range []int64{math.MinInt64, math.MinInt64 + 1, math.MaxInt64} {
 		for _, by := range []int64{-window.MaxCount, -1, 0, 1, window.MaxCount} {
-			if back := Back(by, extreme); back > max(by, -by) || back < -max(by, -by) {
+			if back := Correction(by, extreme); back > max(by, -by) || back < -max(by, -by) {
 				t.Errorf("a check that added %d and left %d takes back %d; want no more than it added", by, extreme, back)
 			}
 		}

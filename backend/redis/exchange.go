@@ -13,41 +13,41 @@ import (
 	"github.com/weirproxy/weir/backend/redis/script"
 )
 
-// exchangeLife is how long what a process has said of a key counts, by the clock of Redis.
-const exchangeLife = 15 * time.Second
+// publishedTTL is how long a published value counts, by the clock of Redis.
+const publishedTTL = 15 * time.Second
 
-// Exchange returns what others have said lately of a key of counters, by their names, and then leaves what a process says,
-// nothing if it is "". It takes the rights that counting takes.
-func (s *Store) Exchange(ctx context.Context, key, name, says string) (map[string]string, error) {
-	place := exchangePlace(key)
-	if s.Away(place) {
+// Publish publishes a process's value for a counter's key, or removes it if it is "", and returns the values of other
+// processes by their names. It needs only the ACL rights of counting.
+func (s *Store) Publish(ctx context.Context, key, name, value string) (map[string]string, error) {
+	hash := publishedKey(key)
+	if s.Away(hash) {
 		return nil, ErrUnavailable
 	}
-	now, all := goredis.NewTimeCmd(ctx, "time"), goredis.NewScanCmd(ctx, nil, "hscan", place, 0, "count", 1000)
-	if err := s.Ask(ctx, place, now, all); err != nil {
+	now, all := goredis.NewTimeCmd(ctx, "time"), goredis.NewScanCmd(ctx, nil, "hscan", hash, 0, "count", 1000)
+	if err := s.Ask(ctx, hash, now, all); err != nil {
 		return nil, err
 	}
 	fields, _ := all.Val()
-	others, old := make(map[string]string), []any{"hdel", place, name}
+	others, old := make(map[string]string), []any{"hdel", hash, name}
 	for i := 1; i < len(fields); i += 2 {
 		at, text, _ := strings.Cut(fields[i], " ")
 		millis, err := strconv.ParseInt(at, 10, 64)
-		if err != nil || now.Val().Sub(time.UnixMilli(millis)).Abs() > exchangeLife {
+		if err != nil || now.Val().Sub(time.UnixMilli(millis)).Abs() > publishedTTL {
 			old = append(old, fields[i-1])
 		} else if fields[i-1] != name {
 			others[fields[i-1]] = text
 		}
 	}
 	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, old...)}
-	if says != "" {
-		commands = append(commands, goredis.NewIntCmd(ctx, "hset", place, name, strconv.FormatInt(now.Val().UnixMilli(), 10)+" "+says),
-			goredis.NewIntCmd(ctx, "pexpire", place, exchangeLife.Milliseconds()))
+	if value != "" {
+		commands = append(commands, goredis.NewIntCmd(ctx, "hset", hash, name, strconv.FormatInt(now.Val().UnixMilli(), 10)+" "+value),
+			goredis.NewIntCmd(ctx, "pexpire", hash, publishedTTL.Milliseconds()))
 	}
-	return others, s.Ask(ctx, place, commands...)
+	return others, s.Ask(ctx, hash, commands...)
 }
 
-// exchangePlace is where processes say something of a key of counters.
-func exchangePlace(key string) string {
+// publishedKey returns the hash with the published values for a counter's key.
+func publishedKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return script.KeyOf(hex.EncodeToString(sum[:8]), "quota")
 }

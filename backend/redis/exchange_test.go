@@ -24,24 +24,24 @@ func TestExchangeSharesValuesAmongReplicas(t *testing.T) {
 		{"b", "", map[string]string{"a": "4"}},
 		{"c", "5", map[string]string{"a": "4"}},
 	} {
-		got, err := store.Exchange(t.Context(), key, step.name, step.says)
+		got, err := store.Publish(t.Context(), key, step.name, step.says)
 		if err != nil || !maps.Equal(got, step.want) {
 			t.Errorf("%s says %q: %v, %v; want %v", step.name, step.says, got, err, step.want)
 		}
 	}
-	if got, err := store.Exchange(t.Context(), "4:shop4:user3:bob", "d", "9"); err != nil || len(got) != 0 {
+	if got, err := store.Publish(t.Context(), "4:shop4:user3:bob", "d", "9"); err != nil || len(got) != 0 {
 		t.Errorf("of another key: %v, %v", got, err)
 	}
-	old := goredis.NewIntCmd(t.Context(), "hset", exchangePlace(key), "a", time.Now().Add(-2*exchangeLife).UnixMilli())
-	if err := store.Ask(t.Context(), exchangePlace(key), old); err != nil {
+	old := goredis.NewIntCmd(t.Context(), "hset", publishedKey(key), "a", time.Now().Add(-2*publishedTTL).UnixMilli())
+	if err := store.Ask(t.Context(), publishedKey(key), old); err != nil {
 		t.Fatal(err)
 	}
-	fields := goredis.NewIntCmd(t.Context(), "hlen", exchangePlace(key))
-	got, err := store.Exchange(t.Context(), key, "d", "")
+	fields := goredis.NewIntCmd(t.Context(), "hlen", publishedKey(key))
+	got, err := store.Publish(t.Context(), key, "d", "")
 	if err != nil || !maps.Equal(got, map[string]string{"c": "5"}) {
 		t.Errorf("beside one that has said nothing for long: %v, %v", got, err)
 	}
-	if err := store.Ask(t.Context(), exchangePlace(key), fields); err != nil || fields.Val() != 1 {
+	if err := store.Ask(t.Context(), publishedKey(key), fields); err != nil || fields.Val() != 1 {
 		t.Errorf("%d fields are left, %v; want that of c", fields.Val(), err)
 	}
 }

@@ -207,7 +207,7 @@ func beats(t *testing.T, when string, all []*presence, want ...int) {
 	for i, h := range all {
 		n := 0
 		process.Eventually(t, "the heartbeat beats, which the product gives a second", func() (err error) {
-			n, err = h.beat(t.Context())
+			n, err = h.update(t.Context())
 			return err
 		})
 		if n != want[i] {
@@ -235,8 +235,8 @@ func TestKilledReplicaIsNoLongerCounted(t *testing.T) {
 	client, ctx := server.Client(), context.Background()
 	now := client.Time(ctx).Val()
 	for name, at := range map[string]time.Time{
-		"alive": now, "of another clock": now.Add(time.Hour), "killed": now.Add(-heartbeatLife - time.Second),
-		"killed long ago": now.Add(-2*heartbeatLife - time.Second),
+		"alive": now, "of another clock": now.Add(time.Hour), "killed": now.Add(-presenceTTL - time.Second),
+		"killed long ago": now.Add(-2*presenceTTL - time.Second),
 	} {
 		client.HSet(ctx, replicasKey, name, at.UnixMilli())
 	}
@@ -246,10 +246,10 @@ func TestKilledReplicaIsNoLongerCounted(t *testing.T) {
 	if n := client.HLen(ctx, replicasKey).Val(); n != 3 {
 		t.Errorf("%d heartbeats are kept, want the two of who lives, and that of who was killed just now, for the others to read", n)
 	}
-	if ttl := client.PTTL(ctx, replicasKey).Val(); ttl <= 0 || ttl > 4*heartbeatLife {
+	if ttl := client.PTTL(ctx, replicasKey).Val(); ttl <= 0 || ttl > 4*presenceTTL {
 		t.Errorf("the heartbeats live for %v, want a minute at most after the last process", ttl)
 	}
-	client.HSet(ctx, replicasKey, "alive", now.Add(-heartbeatLife-time.Second).UnixMilli())
+	client.HSet(ctx, replicasKey, "alive", now.Add(-presenceTTL-time.Second).UnixMilli())
 	beats(t, "when the last heartbeat of the other one has grown old", all, 1)
 }
 
@@ -270,7 +270,7 @@ func TestFlushedPresenceKeepsTheReplicaCount(t *testing.T) {
 	if n := all[0].store.Stats().Losses; n != 3 {
 		t.Errorf("%d losses are counted, want 3: the server was flushed three times, heartbeats apart", n)
 	}
-	if n := all[0].others(time.Now().Add(heartbeatLife + time.Second)); n != 0 {
+	if n := all[0].others(time.Now().Add(presenceTTL + time.Second)); n != 0 {
 		t.Errorf("%d others are thought to live who have told nothing for long", n)
 	}
 }
@@ -290,9 +290,9 @@ func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 	}{
 		{"at the first heartbeat", 0, 1, 1, false},
 		{"when another one tells", time.Second, 2, 2, false},
-		{"a moment before all have told", heartbeatPause - 1, 1, 2, false},
-		{"when all have told", heartbeatPause, 3, 3, true},
-		{"when one has left", heartbeatPause, 2, 2, true},
+		{"a moment before all have told", presenceInterval - 1, 1, 2, false},
+		{"when all have told", presenceInterval, 3, 3, true},
+		{"when one has left", presenceInterval, 2, 2, true},
 	} {
 		h.noteAlive(step.found, now.Add(step.after))
 		if alive, all := s.Replicas(); alive != step.alive || all != step.all {
@@ -304,7 +304,7 @@ func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 	if alive, _ := s.Replicas(); alive != 2 {
 		t.Errorf("the first heartbeat after an outage leaves %d replicas, want the 2 from before: the other may not have told yet", alive)
 	}
-	h.noteAlive(1, now.Add(time.Hour+heartbeatPause))
+	h.noteAlive(1, now.Add(time.Hour+presenceInterval))
 	if alive, _ := s.Replicas(); alive != 1 {
 		t.Errorf("%d replicas are known, want one: no other has told for as long as each does", alive)
 	}

@@ -128,7 +128,7 @@ type admission struct {
 func (w *leasingWeir) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if w.cut {
 		for i := range checks {
-			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: errors.New("connection refused")}}
+			out[i] = backend.Decision{Err: &backend.UnavailableError{Reason: backend.Down, Err: errors.New("connection refused")}}
 		}
 		return nil
 	}
@@ -145,7 +145,7 @@ func (w *leasingWeir) Decide(ctx context.Context, checks []backend.Check, out []
 	}
 	if w.late {
 		for i := range checks {
-			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Late, Err: context.DeadlineExceeded}}
+			out[i] = backend.Decision{Err: &backend.UnavailableError{Reason: backend.Late, Err: context.DeadlineExceeded}}
 			if q := checks[i].Lease; q != nil {
 				q.Hits, q.Returned = 0, 0
 			}

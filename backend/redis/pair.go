@@ -15,10 +15,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// byUnit counts checks whose limits are all per second in the second Redis, all others, mixed ones too, in the first.
+// byUnit counts checks whose limits are all per second in the special store, all others, mixed ones too, in the main one.
 type byUnit struct{ pair }
 
-// PerSecond makes a store of one for limits per second, and one for all others.
+// PerSecond makes one store of two: perSecond counts limits per second, main all others.
 func PerSecond(main, perSecond Counters) Counters { return byUnit{pair{main, perSecond}} }
 
 func perSecond(limits []descriptors.Limit) bool {
@@ -32,15 +32,15 @@ func (s byUnit) Decide(ctx context.Context, checks []backend.Check, out []backen
 
 // Inspect asks the store that counts under these limits.
 func (s byUnit) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	return s.of(perSecond(limits)).Inspect(ctx, key, limits)
+	return s.store(perSecond(limits)).Inspect(ctx, key, limits)
 }
 
-// Reset forgets a key in both stores: it may have had a limit of another unit.
+// Reset removes a key from both stores: it may have had a limit of another unit.
 func (s byUnit) Reset(ctx context.Context, key []byte) error {
-	return errors.Join(s.first.Reset(ctx, key), s.second.Reset(ctx, key))
+	return errors.Join(s.main.Reset(ctx, key), s.special.Reset(ctx, key))
 }
 
-// byFormat counts keys of envoyproxy/ratelimit in the first store, weir's in the second, on the same servers.
+// byFormat counts keys of envoyproxy/ratelimit in the main store, weir's in the special one, on the same servers.
 type byFormat struct{ pair }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
@@ -52,10 +52,10 @@ func OpenRatelimit(c Config, keys ratelimit.Keys) (Counters, error) {
 	}
 	log := servers.Config.Log.With(slog.String("keys", descriptors.KeysOfWeir.String()))
 	// Redis refuses a pattern of keys to a user of all keys, as counting by INCRBY needs.
-	beside := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
-	first, second := newRatelimit(servers, c, keys), newScripted(beside, c, c.newScript())
-	first.Watch(first.probe)
-	return byFormat{pair{first, second}}, nil
+	scriptServers := servers.WithRights(strings.TrimPrefix(rights, "~weir:* "), log)
+	main, special := newRatelimit(servers, c, keys), newScripted(scriptServers, c, c.newScript())
+	main.StartProbes(main.probe)
+	return byFormat{pair{main, special}}, nil
 }
 
 func ofWeir(key []byte) bool {
@@ -73,75 +73,75 @@ func (s byFormat) Decide(ctx context.Context, checks []backend.Check, out []back
 
 // Inspect asks the store that counts a key.
 func (s byFormat) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	return s.of(ofWeir(key)).Inspect(ctx, key, limits)
+	return s.store(ofWeir(key)).Inspect(ctx, key, limits)
 }
 
 // Reset deletes a key in the store that counts it.
 func (s byFormat) Reset(ctx context.Context, key []byte) error {
-	return s.of(ofWeir(key)).Reset(ctx, key)
+	return s.store(ofWeir(key)).Reset(ctx, key)
 }
 
-// pair is two stores as one.
-type pair struct{ first, second Counters }
+// pair is two stores as one: each check goes to one of them.
+type pair struct{ main, special Counters }
 
-// of returns one of the stores. A [Store] that was only made begins.
-func (p pair) of(second bool) Counters {
-	if !second {
-		return p.first
+// store returns one of the stores. It starts a special [Store] that has not started yet.
+func (p pair) store(special bool) Counters {
+	if !special {
+		return p.main
 	}
-	if s, ok := p.second.(*Store); ok {
-		s.begin()
+	if s, ok := p.special.(*Store); ok {
+		s.start()
 	}
-	return p.second
+	return p.special
 }
 
-// decide asks both stores at the same time, each about its own checks, or only the one that has all of them.
-func (p pair) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, isSecond func(*backend.Check) bool) error {
-	ofSecond := 0
+// decide sends each check to its store, to both stores at the same time.
+func (p pair) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, isSpecial func(*backend.Check) bool) error {
+	specials := 0
 	for i := range checks {
-		if isSecond(&checks[i]) {
-			ofSecond++
+		if isSpecial(&checks[i]) {
+			specials++
 		}
 	}
 	switch {
-	case ofSecond == 0, ofSecond == len(checks):
-		return p.of(ofSecond > 0).Decide(ctx, checks, out)
+	case specials == 0, specials == len(checks):
+		return p.store(specials > 0).Decide(ctx, checks, out)
 	case len(out) < len(checks):
 		return backend.Validate(checks, out)
 	}
-	var first, second backend.Part
+	var first, second backend.Subset
 	for i := range checks {
-		if isSecond(&checks[i]) {
+		if isSpecial(&checks[i]) {
 			second.Add(checks, i)
 		} else {
 			first.Add(checks, i)
 		}
 	}
 	done := make(chan error, 1)
-	go func() { done <- p.of(true).Decide(ctx, second.Checks, second.Out) }()
-	err := cmp.Or(p.first.Decide(ctx, first.Checks, first.Out), <-done)
-	first.HandOver(out)
-	second.HandOver(out)
+	go func() { done <- p.store(true).Decide(ctx, second.Checks, second.Out) }()
+	err := cmp.Or(p.main.Decide(ctx, first.Checks, first.Out), <-done)
+	first.CopyTo(out)
+	second.CopyTo(out)
 	return err
 }
 
 // Close closes both stores.
 func (p pair) Close() error {
-	return errors.Join(p.second.Close(), p.first.Close())
+	return errors.Join(p.special.Close(), p.main.Close())
 }
 
 // Answers returns nil if both stores could count when they were last probed.
-func (p pair) Answers() error { return cmp.Or(p.first.Answers(), p.second.Answers()) }
+func (p pair) Answers() error { return cmp.Or(p.main.Answers(), p.special.Answers()) }
 
 // Await waits until both stores are ready.
 func (p pair) Await(ctx context.Context) error {
-	return cmp.Or(p.first.Await(ctx), p.second.Await(ctx))
+	return cmp.Or(p.main.Await(ctx), p.special.Await(ctx))
 }
 
 // Servers returns the state of each server, the worse one if the stores differ.
 func (p pair) Servers() map[string]backend.ServerState {
-	known := p.first.Servers()
-	for name, state := range p.second.Servers() {
+	known := p.main.Servers()
+	for name, state := range p.special.Servers() {
 		if before, there := known[name]; !there || before == backend.ServerUp || state == backend.ServerAway {
 			known[name] = state
 		}
@@ -151,20 +151,20 @@ func (p pair) Servers() map[string]backend.ServerState {
 
 // Notify is that of [backend.Health].
 func (p pair) Notify(c chan<- struct{}) {
-	p.first.Notify(c)
-	p.second.Notify(c)
+	p.main.Notify(c)
+	p.special.Notify(c)
 }
 
 // Replicas returns how many processes live by the store that knows of most.
 func (p pair) Replicas() (alive int, all bool) {
-	alive, all = p.first.Replicas()
-	other, known := p.second.Replicas()
+	alive, all = p.main.Replicas()
+	other, known := p.special.Replicas()
 	return max(alive, other), all || known
 }
 
 // Stats returns the sums of both stores.
 func (p pair) Stats() pipeline.Stats {
-	sum := p.first.Stats()
-	sum.Add(p.second.Stats())
+	sum := p.main.Stats()
+	sum.Add(p.special.Stats())
 	return sum
 }

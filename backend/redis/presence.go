@@ -16,48 +16,48 @@ import (
 )
 
 const (
-	// heartbeatPause is how long after a heartbeat the next one follows at most, and four fifths of it at least.
-	heartbeatPause = 5 * time.Second
-	// heartbeatLife is for how long after its last heartbeat a replica counts as alive: two may be lost.
-	heartbeatLife = 15 * time.Second
-	// quickHeartbeats is how many heartbeats at the start are a second apart.
-	quickHeartbeats = 4
-	// heartbeatTimeout is how long a heartbeat may take.
-	heartbeatTimeout = time.Second
+	// presenceInterval is the longest time between two updates; the shortest is four fifths of it.
+	presenceInterval = 5 * time.Second
+	// presenceTTL is how long after its last update a replica counts as alive: two updates may be lost.
+	presenceTTL = 15 * time.Second
+	// quickUpdates is how many updates at the start are a second apart.
+	quickUpdates = 4
+	// presenceTimeout is the timeout of an update.
+	presenceTimeout = time.Second
 )
 
-// presence tells Redis that this process lives, counts the others, and compares the library. Heartbeats are fields of
-// one hash: a random name, and the server's time of the last one, in Unix milliseconds. Before begin none is known.
+// presence announces this process in Redis, counts the others, and compares the library. Each process has a field in one
+// hash: a random name, and the server's time of its last update, in Unix milliseconds.
 type presence struct {
 	store  *Store
 	name   string
-	sent   bool                 // this one has sent some; the goroutine's own, as those that follow
-	losses uint64               // of servers until then
-	since  time.Time            // since when heartbeats succeed; zero: the last one did not
+	sent   bool                 // at least one update succeeded; used by one goroutine, as the next three
+	losses uint64               // of servers, at the last update
+	since  time.Time            // since when updates succeed; zero if the last one failed
 	seen   map[string]time.Time // when another process was last found alive
-	alive  atomic.Int64         // 0: not known
-	all    atomic.Bool          // all that live have had the time to send one
+	alive  atomic.Int64         // number of live processes, 0 before it is known
+	all    atomic.Bool          // all live processes have had the time for an update
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// replicasKey is where the heartbeats are.
+// replicasKey is the hash of all replicas.
 var replicasKey = script.KeyOf("live", "replicas")
 
 func newPresence(s *Store) *presence {
 	return &presence{store: s, name: rand.Text(), seen: make(map[string]time.Time), stop: func() {}}
 }
 
-func (p *presence) begin() {
+func (p *presence) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	p.done.Go(func() {
 		for sent := 0; ctx.Err() == nil; {
 			wait := time.Second
-			if n, err := p.beat(ctx); err == nil {
+			if n, err := p.update(ctx); err == nil {
 				p.noteAlive(n, time.Now())
-				if sent++; sent >= quickHeartbeats { // others may start at the same time
-					wait = heartbeatPause - mathrand.N(heartbeatPause/5)
+				if sent++; sent >= quickUpdates { // others may start at the same time
+					wait = presenceInterval - mathrand.N(presenceInterval/5)
 				}
 			} else {
 				p.since = time.Time{}
@@ -72,13 +72,13 @@ func (p *presence) begin() {
 	})
 }
 
-// noteAlive notes the number of processes that a heartbeat found. It only grows until heartbeats have succeeded for
-// heartbeatPause: others may have started at the same time, or could not reach the server either.
+// noteAlive notes the number of processes that an update found. It only grows until updates have succeeded for
+// presenceInterval: others may have started at the same time, or could not reach the server either.
 func (p *presence) noteAlive(alive int, now time.Time) {
 	if p.since.IsZero() {
 		p.since = now
 	}
-	if now.Sub(p.since) < heartbeatPause {
+	if now.Sub(p.since) < presenceInterval {
 		alive = max(alive, int(p.alive.Load()))
 	} else {
 		p.all.Store(true)
@@ -86,22 +86,22 @@ func (p *presence) noteAlive(alive int, now time.Time) {
 	p.alive.Store(int64(alive))
 }
 
-// beat sends a heartbeat, by commands that counting needs too, returns how many processes live, and removes old fields.
-func (p *presence) beat(ctx context.Context) (alive int, err error) {
+// update updates this process's field, removes expired ones, and returns how many processes live.
+func (p *presence) update(ctx context.Context) (alive int, err error) {
 	if p.store.Away(replicasKey) {
 		return 0, ErrUnavailable
 	}
-	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
 	now := goredis.NewTimeCmd(ctx, "time")
-	// This reads up to thousands of fields, by a right that counting needs, too.
+	// HSCAN needs no further ACL right than counting. It reads up to thousands of fields.
 	hash := goredis.NewScanCmd(ctx, nil, "hscan", replicasKey, 0, "count", 10_000)
 	if err := p.store.Ask(ctx, replicasKey, now, hash); err != nil {
 		return 0, err
 	}
 	fields, _ := hash.Val()
 	kept, gone := false, []any{"hdel", replicasKey}
-	for i := 1; i < len(fields); i += 2 { // a name, and its last heartbeat
+	for i := 1; i < len(fields); i += 2 { // a name, and its last update
 		name := fields[i-1]
 		if name == p.name {
 			kept = true
@@ -110,21 +110,21 @@ func (p *presence) beat(ctx context.Context) (alive int, err error) {
 		last, err := strconv.ParseInt(fields[i], 10, 64)
 		age := now.Val().Sub(time.UnixMilli(last))
 		switch {
-		case err != nil, age < -heartbeatLife, age > 2*heartbeatLife: // ahead, after a failover between clocks
+		case err != nil, age < -presenceTTL, age > 2*presenceTTL: // ahead, after a failover between clocks
 			gone = append(gone, name)
 			delete(p.seen, name)
-		case age > heartbeatLife: // the field stays until all others have read it
+		case age > presenceTTL: // the field stays until all others have read it
 			delete(p.seen, name)
 		default:
 			p.seen[name] = time.Now()
 		}
 	}
-	// A server that has lost this heartbeat has lost its counts. If it was away, that loss is counted already.
+	// A server that lost this field lost its counts. If it was away, that loss is counted already.
 	if !kept && p.sent && p.store.servers.Losses() == p.losses {
 		p.store.servers.AddLoss()
 	}
 	commands := []goredis.Cmder{goredis.NewIntCmd(ctx, "hset", replicasKey, p.name, now.Val().UnixMilli()),
-		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * heartbeatLife).Milliseconds())}
+		goredis.NewIntCmd(ctx, "pexpire", replicasKey, (4 * presenceTTL).Milliseconds())}
 	if len(gone) > 2 {
 		commands = append(commands, goredis.NewIntCmd(ctx, gone...))
 	}
@@ -135,14 +135,14 @@ func (p *presence) beat(ctx context.Context) (alive int, err error) {
 	return 1 + p.others(time.Now()), nil
 }
 
-// others returns how many others live. One without a field may live: its server may have restarted empty.
+// others returns how many others live. One without a field counts too until it expires: the server may have lost it.
 func (p *presence) others(now time.Time) int {
-	maps.DeleteFunc(p.seen, func(_ string, last time.Time) bool { return now.Sub(last) > heartbeatLife })
+	maps.DeleteFunc(p.seen, func(_ string, last time.Time) bool { return now.Sub(last) > presenceTTL })
 	return len(p.seen)
 }
 
-// end ends the heartbeats. For the others this process lives until its last one has grown old.
-func (p *presence) end() {
+// stopAndWait ends the updates. Other processes count this one as alive until its field expires.
+func (p *presence) stopAndWait() {
 	p.stop()
 	p.done.Wait()
 }

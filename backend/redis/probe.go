@@ -16,8 +16,8 @@ import (
 // probeTimeout is how long a server may take for all of a probe.
 const probeTimeout = 5 * time.Second
 
-// probe does once on a server what counting needs, and leaves a key that lives for seconds. Its error names what is
-// missing. In keys of envoyproxy/ratelimit it sends PING, and no more, as that program does.
+// probe runs each command that counting needs once on a server, on a key that expires within seconds. Its error names
+// what is missing. For keys of envoyproxy/ratelimit it only sends PING, as that program does.
 func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -52,9 +52,9 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	return nil
 }
 
-// logCallMode logs a server's call mode if it changed, but not while it takes no writes: the probe's error says so.
+// logCallMode logs a server's call mode if it has changed. A server that takes no writes is left to the probe's error.
 func (s *Store) logCallMode(server string, mode pipeline.CallMode) {
-	if mode.Full() || !s.logged.Due(server, mode.Command+mode.Foreign, 0) {
+	if mode.TakesNoWrites() || !s.logged.Due(server, mode.Command+mode.Foreign, 0) {
 		return
 	}
 	log := s.servers.Config.Log.With("server", server, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)

@@ -20,8 +20,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check takes a
-// command that counts it, or takes back what went too far, and one that sets the TTL.
+// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check sends
+// INCRBY, for its hits or for a correction, and EXPIRE.
 type ratelimitCodec struct {
 	store      *Store
 	keys       ratelimit.Keys
@@ -30,17 +30,17 @@ type ratelimitCodec struct {
 
 // ratelimitCount is the state of a check.
 type ratelimitCount struct {
-	ttl      pipeline.Blob
-	add      int64         // what the check adds
-	rest     time.Duration // of the window
-	look     bool
-	after    int64             // what the key held once the check was counted
-	back     int64             // what is still to be added, since that went too far
-	expiring bool              // the key has its TTL, or none is to be had
-	expire   *pipeline.Command // what sets it
+	ttl        pipeline.Blob
+	add        int64         // what the check adds
+	timeLeft   time.Duration // of the window
+	look       bool
+	after      int64             // value of the key after the check
+	correction int64             // still to be added, see [ratelimit.Correction]
+	hasTTL     bool              // the key has a TTL, or needs none
+	expire     *pipeline.Command // sets the TTL
 }
 
-func countOf(r *pipeline.Request) *ratelimitCount { return r.State.Own.(*ratelimitCount) }
+func countOf(r *pipeline.Request) *ratelimitCount { return r.State.CodecState.(*ratelimitCount) }
 
 // ratelimitRights are what counting in such keys needs of any server.
 const ratelimitRights = "~* +incrby +expire +get +ping"
@@ -49,8 +49,8 @@ const ratelimitRights = "~* +incrby +expire +get +ping"
 func (p *ratelimitCodec) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.RatelimitKey(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
-	n := &ratelimitCount{look: c.Op == backend.Look, add: ratelimit.By(c), rest: w.Rest}
-	r.State.Own = n
+	n := &ratelimitCount{look: c.Op == backend.Look, add: ratelimit.Delta(c), timeLeft: w.TimeLeft}
+	r.State.CodecState = n
 	text, key := pipeline.CutTail(w.AppendKey(text, stem), len(text))
 	text, r.State.Payload = pipeline.CutTail(strconv.AppendInt(text, n.add, 10), len(text))
 	text, n.ttl = pipeline.CutTail(strconv.AppendInt(text, p.keys.TTL(w), 10), len(text))
@@ -67,10 +67,10 @@ func (p *ratelimitCodec) Write(b *pipeline.Batch, requests []*pipeline.Request) 
 			r.State.Command = b.Command("get", key)
 		case !r.State.Counted:
 			r.State.Command = b.Command("incrby", key, &r.State.Payload)
-		case n.back != 0:
-			r.State.Command = b.Command("incrby", key, n.back)
+		case n.correction != 0:
+			r.State.Command = b.Command("incrby", key, n.correction)
 		}
-		if n.expire = nil; !n.expiring && (r.State.Counted || !n.look || refusesGet) {
+		if n.expire = nil; !n.hasTTL && (r.State.Counted || !n.look || refusesGet) {
 			n.expire = b.Command("expire", key, &n.ttl)
 		}
 	}
@@ -78,13 +78,13 @@ func (p *ratelimitCodec) Write(b *pipeline.Batch, requests []*pipeline.Request) 
 
 const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
-// Read notes the state of a check. One that is counted and needs more is unfinished.
+// Read records the replies to a check. A counted check that must send more is unfinished.
 func (p *ratelimitCodec) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
 	n := countOf(r)
 	switch {
 	case r.State.Command == nil:
 	case r.State.Counted:
-		class, err = readBack(n, r.State.Command)
+		class, err = readCorrection(n, r.State.Command)
 	default:
 		if class, err = p.readCount(b, r); err != nil {
 			return class, err
@@ -94,13 +94,13 @@ func (p *ratelimitCodec) Read(b *pipeline.Batch, r *pipeline.Request) (class pip
 		if also, failed := p.readExpire(b, n.expire); failed != nil {
 			class, err = also, failed
 		} else {
-			n.expiring = true
+			n.hasTTL = true
 		}
 	}
 	switch {
 	case err != nil:
 		return class, err
-	case n.back != 0 || !n.expiring:
+	case n.correction != 0 || !n.hasTTL:
 		return pipeline.Continue, errUnfinished
 	}
 	return pipeline.Answered, nil
@@ -113,9 +113,9 @@ func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipe
 	err := c.Failure()
 	switch {
 	case c.Written && errors.Is(err, goredis.Nil): // the key is not there
-		r.State.Counted, n.expiring = true, true
+		r.State.Counted, n.hasTTL = true, true
 		return pipeline.Answered, nil
-	case err != nil && c.Written && overflow(err): // nothing was counted where no more can be
+	case err != nil && c.Written && overflow(err): // the counter is full: nothing was added
 		r.State.Counted, n.after = true, math.MaxInt64
 		if n.add < 0 {
 			n.after = math.MinInt64
@@ -123,7 +123,7 @@ func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipe
 		return pipeline.Answered, nil
 	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
 		p.refusesGet.Store(b.Client().Options().Addr, true)
-		p.logRefusal(b, looksByCounting, "GET", err)
+		p.logRefusal(b, getRefused, "GET", err)
 		return pipeline.Continue, err
 	case err != nil:
 		if c.Written && topology.Forbidden(err) {
@@ -135,8 +135,8 @@ func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipe
 		return pipeline.Final, errNoNumber
 	}
 	r.State.Counted = true
-	n.expiring = n.expiring || looked
-	n.back = ratelimit.Back(n.add, n.after)
+	n.hasTTL = n.hasTTL || looked
+	n.correction = ratelimit.Correction(n.add, n.after)
 	return pipeline.Answered, nil
 }
 
@@ -147,20 +147,20 @@ func parseCount(value any) (int64, error) {
 	return strconv.ParseInt(fmt.Sprint(value), 10, 64)
 }
 
-const looksByCounting = "redis server refuses GET: a look at a counter counts nothing instead, which makes a key"
+const getRefused = "redis server refuses GET; looks send INCRBY 0, which creates the key"
 
 func overflow(err error) bool { return strings.Contains(err.Error(), "would overflow") }
 
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
-// readBack reads the reply to what takes a count back. It is not sent again if it may have run.
-func readBack(n *ratelimitCount, c *pipeline.Command) (pipeline.Class, error) {
+// readCorrection reads the reply to a correction. It is not sent again if it may have run.
+func readCorrection(n *ratelimitCount, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {
 			return class, err
 		}
 	}
-	n.back = 0
+	n.correction = 0
 	return pipeline.Answered, nil
 }
 
@@ -187,7 +187,7 @@ func (p *ratelimitCodec) logRefusal(b *pipeline.Batch, what, command string, err
 
 func (p *ratelimitCodec) Decode(r *pipeline.Request, c *backend.Check) (backend.Decision, error) {
 	n := countOf(r)
-	return ratelimit.Decide(c, n.after, n.rest), nil
+	return ratelimit.Decide(c, n.after, n.timeLeft), nil
 }
 
 // Inspect reads the count of a key's window.

@@ -11,24 +11,24 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// scripted is keys of weir: a hash for each descriptor, which the script counts in.
-type scripted struct{ *Store }
+// scriptInspector inspects keys of weir: a hash for each descriptor, which the script counts in.
+type scriptInspector struct{ *Store }
 
 // Inspect reads the windows of a key, and looks at its logs and token buckets, by the clock of its server.
-func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
+func (s scriptInspector) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	counts := make([]backend.LimitCount, len(limits))
 	var fields map[string]string // of the windows, read once
 	var now time.Time
 	for i := range limits {
 		l := &limits[i]
 		if l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow {
-			roomy, out := *l, [1]backend.Decision{}
+			enlarged, out := *l, [1]backend.Decision{}
 			if l.Algorithm == descriptors.TokenBucket { // where no more fits, a look tells when one does
-				roomy.Requests, roomy.Burst = max(1, l.Requests), descriptors.MaxBurst
+				enlarged.Requests, enlarged.Burst = max(1, l.Requests), descriptors.MaxBurst
 			} else {
-				roomy.Requests = descriptors.MaxBurst
+				enlarged.Requests = descriptors.MaxBurst
 			}
-			look := backend.Check{Key: key, Limits: []descriptors.Limit{roomy}, Op: backend.Look}
+			look := backend.Check{Key: key, Limits: []descriptors.Limit{enlarged}, Op: backend.Look}
 			if err := backend.DecideAll(ctx, s, []backend.Check{look}, out[:]); err != nil {
 				return nil, err
 			}
@@ -50,7 +50,7 @@ func (s scripted) Inspect(ctx context.Context, key []byte, limits []descriptors.
 }
 
 // read reads a hash, and the clock that it counts by.
-func (s scripted) read(ctx context.Context, name string) (fields map[string]string, now time.Time, err error) {
+func (s scriptInspector) read(ctx context.Context, name string) (fields map[string]string, now time.Time, err error) {
 	hash, server := goredis.NewMapStringStringCmd(ctx, "hgetall", name), goredis.NewTimeCmd(ctx, "time")
 	if err := s.Ask(ctx, name, server, hash); err != nil {
 		return nil, now, err
@@ -61,7 +61,7 @@ func (s scripted) read(ctx context.Context, name string) (fields map[string]stri
 	return hash.Val(), server.Val(), nil
 }
 
-func (s scripted) Reset(ctx context.Context, key []byte) error {
+func (s scriptInspector) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
 	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
 }

@@ -1,8 +1,8 @@
 // Package redis counts in Redis servers that all replicas of weir share. README.md draws a check's way through it,
 // KEYS.md what the servers hold.
 //
-// Package topology knows which server owns a key, package pipeline brings questions there, each at most once, and this
-// package makes the questions: the script of package script, or the INCRBYs that package ratelimit decides by.
+// Package topology knows which server owns a key, package pipeline sends commands there, each at most once, and this
+// package makes the commands: calls of package script's script, or INCRBYs that package ratelimit decides by.
 package redis
 
 import (
@@ -35,12 +35,12 @@ type Store struct {
 	backend.Inspector // of this kind of keys
 
 	servers  *topology.Servers
-	script   *pipeline.Script // nil where none is needed
+	script   *pipeline.Script // nil for keys of envoyproxy/ratelimit
 	presence *presence        // of this process, among the replicas
 	now      func() time.Time // nil but in tests
 
 	logged    throttle.Lines // of a server: its call mode, or why it refuses a command
-	beginOnce sync.Once      // of begin
+	startOnce sync.Once      // of begin
 }
 
 var _ Counters = (*Store)(nil)
@@ -69,15 +69,15 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 		return nil, err
 	}
 	s := newScripted(servers, c, code)
-	s.begin()
+	s.start()
 	return s, nil
 }
 
-// begin starts the probes and the heartbeat, once and not after Close.
-func (s *Store) begin() {
-	s.beginOnce.Do(func() {
-		s.Watch(s.probe)
-		s.presence.begin()
+// start starts the probes and the presence, once and not after Close.
+func (s *Store) start() {
+	s.startOnce.Do(func() {
+		s.StartProbes(s.probe)
+		s.presence.start()
 	})
 }
 
@@ -97,7 +97,7 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 	if s.now != nil {
 		codec.Now = func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) }
 	}
-	s.Inspector, s.presence = scripted{s}, newPresence(s)
+	s.Inspector, s.presence = scriptInspector{s}, newPresence(s)
 	s.Pipeline = pipeline.New(servers, codec, code, c.Meter, c.Trace)
 	return s
 }
@@ -113,8 +113,8 @@ func newRatelimit(servers *topology.Servers, c Config, keys ratelimit.Keys) *Sto
 
 // Close is that of [backend.Counter].
 func (s *Store) Close() error {
-	s.beginOnce.Do(func() {}) // nothing begins any more
-	s.presence.end()
+	s.startOnce.Do(func() {}) // start does nothing from now on
+	s.presence.stopAndWait()
 	return s.Pipeline.Close()
 }
 

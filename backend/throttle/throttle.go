@@ -1,4 +1,4 @@
-// Package throttle keeps what others cause again and again from filling the log.
+// Package throttle limits repeated log lines.
 package throttle
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Lines knows what was logged about each subject last. The zero value knows of nothing. Its methods may be called by any
-// number of goroutines.
+// Lines remembers the last log line about each subject. The zero value is ready. Its methods may be called by any number
+// of goroutines.
 type Lines struct {
 	mu   sync.Mutex
 	last map[string]line
@@ -19,8 +19,8 @@ type line struct {
 	at   time.Time
 }
 
-// Due reports whether a text about a subject is to be logged: it is another than the last one, or again is over since; 0:
-// never. It is then the last one.
+// Due reports whether to log a text about a subject: if it differs from the last one, or if the last one is older than
+// again, unless that is 0. If so, Due remembers the text.
 func (l *Lines) Due(subject, text string, again time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *Lines) Due(subject, text string, again time.Duration) bool {
 	return true
 }
 
-// Warn logs a line, unless one of its message was logged within the last minute. A nil log gets none.
+// Warn logs a line, unless one with the same message was logged within the last minute. A nil log logs nothing.
 func (l *Lines) Warn(log *slog.Logger, message string, attrs ...any) {
 	if log != nil && l.Due(message, "", time.Minute) {
 		log.Warn(message, attrs...)

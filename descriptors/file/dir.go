@@ -37,20 +37,20 @@ type Dir struct {
 
 	path   string
 	log    *slog.Logger
-	asked  chan struct{} // has a token if Reload was called
+	reload chan struct{} // has a token after Reload was called
 	loader yaml.Loader
 }
 
 // New makes a source of the directory at path. It reads nothing yet.
 func New(path string, o yaml.Options, log *slog.Logger) *Dir {
-	return &Dir{path: path, log: log, asked: make(chan struct{}, 1), loader: yaml.Loader{LastGood: yaml.NewLastGood(o)}}
+	return &Dir{path: path, log: log, reload: make(chan struct{}, 1), loader: yaml.Loader{LastGood: yaml.NewLastGood(o)}}
 }
 
 // Reload has Run read all files at once, also those that seem to be unchanged, and put them in force. It does not
 // wait, and may be called by any number of goroutines.
 func (d *Dir) Reload() {
 	select {
-	case d.asked <- struct{}{}:
+	case d.reload <- struct{}{}:
 	default: // it is about to
 	}
 }
@@ -73,25 +73,25 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	d.loader.OnError = d.OnError
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var tried snapshot // the snapshot that was loaded last, in force or not; the zero value equals no other
+	var lastLoaded snapshot // in force or not; the zero value equals no other snapshot
 	last, waited := d.scan(), 0
 	if d.load(last, apply, 0) {
-		tried = last
+		lastLoaded = last
 	}
-	for asked := false; ; {
+	for reload := false; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-d.asked:
-			asked = true
+		case <-d.reload:
+			reload = true
 		case <-ticker.C:
 		}
 		now := d.scan()
 		switch {
-		case !asked && now.same(tried):
+		case !reload && now.same(lastLoaded):
 			waited = 0
-		case (asked || now.same(last) || waited >= maxWaits) && d.load(now, apply, waited):
-			tried, waited, asked = now, 0, false
+		case (reload || now.same(last) || waited >= maxWaits) && d.load(now, apply, waited):
+			lastLoaded, waited, reload = now, 0, false
 		default:
 			waited++
 		}
@@ -109,7 +109,7 @@ func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int
 	}
 	log := d.log.With("dir", d.path)
 	if d.isEmpty(s) {
-		log.Warn("the configuration has no domains, so that every request is OK", "reason", s.err)
+		log.Warn("the configuration has no domains; every request is allowed", "reason", s.err)
 	}
 	d.loader.Apply(d.update(s, files, problems), apply, log, "files", len(s.files))
 	return true

@@ -376,7 +376,7 @@ func TestMayBeEmptyAcceptsNoFiles(t *testing.T) {
 		}
 		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
 		w.expectLogged("level=WARN", 1)
-		w.expectLogged("so that every request is OK", 1)
+		w.expectLogged("every request is allowed", 1)
 		w.pass(time.Minute)
 		w.expect(1, 0, "nothing has changed")
 

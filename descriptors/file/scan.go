@@ -26,15 +26,15 @@ const (
 type snapshot struct {
 	dir      fs.FileInfo // the directory itself, links followed
 	version  string      // what the link ..data of a ConfigMap mount names, "" if there is none
-	files    []found
+	files    []foundFile
 	problems yaml.Problems // files that cannot be used, and, as warnings, those that are left out
 	err      error         // why the directory cannot be used
 	missing  bool          // the reason is that there is none
 	empty    bool          // the reason is that it holds no files
 }
 
-// found is a file: its name below the directory, and its size, time and identity, links followed.
-type found struct {
+// foundFile is a file: its name below the directory, and its size, time and identity, links followed.
+type foundFile struct {
 	name string
 	info fs.FileInfo
 }
@@ -44,7 +44,7 @@ func (s snapshot) same(t snapshot) bool {
 	if s.err != nil || t.err != nil {
 		return s.err != nil && t.err != nil && s.err.Error() == t.err.Error()
 	}
-	return !s.swapped(t) && slices.Equal(s.problems, t.problems) && slices.EqualFunc(s.files, t.files, found.same)
+	return !s.swapped(t) && slices.Equal(s.problems, t.problems) && slices.EqualFunc(s.files, t.files, foundFile.same)
 }
 
 // swapped reports whether a link to the whole directory, or to the whole content of a ConfigMap, has changed.
@@ -53,7 +53,7 @@ func (s snapshot) swapped(t snapshot) bool {
 }
 
 // same reports whether a file of that name seems to be unchanged.
-func (f found) same(g found) bool {
+func (f foundFile) same(g foundFile) bool {
 	return f.name == g.name && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime()) &&
 		os.SameFile(f.info, g.info)
 }
@@ -144,7 +144,7 @@ func (w *walker) add(name string, above []fs.FileInfo) {
 	case info.Mode().IsRegular() && info.Size() > maxFileSize:
 		err = errTooLarge
 	case info.Mode().IsRegular():
-		w.files, w.size = append(w.files, found{name, info}), w.size+info.Size()
+		w.files, w.size = append(w.files, foundFile{name, info}), w.size+info.Size()
 	default:
 		w.leaveOut(name, "it is neither a file nor a directory: remove it")
 	}

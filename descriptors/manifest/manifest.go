@@ -133,7 +133,7 @@ func (r *reader) readObject(n *goyaml.Node) {
 		r.problem(n.Line, "", "this document is no Kubernetes manifest, which has apiVersion and kind: check it by itself")
 	case strings.HasSuffix(kind, "List") && o.Items.Kind == goyaml.SequenceNode:
 		for _, item := range o.Items.Content {
-			r.readObject(yaml.Follow(item))
+			r.readObject(yaml.ResolveAlias(item))
 		}
 	case kind == "ConfigMap":
 		r.configMaps = append(r.configMaps, &o)

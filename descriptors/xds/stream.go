@@ -43,11 +43,11 @@ type stream = grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.Dis
 // follow asks for the configuration and answers each response, until the stream breaks. It reports whether there was a
 // response.
 func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptors.Config) error) (delivered bool, err error) {
-	quiet := time.AfterFunc(maxSilence, func() {
+	silence := time.AfterFunc(maxSilence, func() {
 		s.config.Log.Warn("configuration server is silent: has it a configuration for this node?", "server", s.config.Server,
 			"node", s.config.Node)
 	})
-	defer quiet.Stop()
+	defer silence.Stop()
 	request := &discovery.DiscoveryRequest{Node: s.node, TypeUrl: typeURL}
 	version := "" // that was last accepted on this stream; another replica of the server may use it for something else
 	for {
@@ -63,7 +63,7 @@ func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptor
 		if err != nil {
 			return delivered, err
 		}
-		quiet.Stop()
+		silence.Stop()
 		delivered = true
 		request = &discovery.DiscoveryRequest{TypeUrl: typeURL, ResponseNonce: response.GetNonce()}
 		if refusal := s.update(response, apply); refusal == "" {
@@ -91,7 +91,7 @@ func receive(from stream) (*discovery.DiscoveryResponse, error) {
 // update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none. A response
 // like the last one, which servers send on each new stream and after each rejection, changes nothing and is not logged.
 func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (refusal string) {
-	sum := sumOf(r)
+	sum := hashResponse(r)
 	if s.last.sum == sum {
 		return s.last.refusal
 	}
@@ -107,8 +107,8 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	return refusal
 }
 
-// sumOf returns a hash of a response's version and resources, in whatever order they are.
-func sumOf(r *discovery.DiscoveryResponse) [sha256.Size]byte {
+// hashResponse returns a hash of a response's version and resources, in whatever order they are.
+func hashResponse(r *discovery.DiscoveryResponse) [sha256.Size]byte {
 	var sums []string
 	for _, resource := range r.GetResources() {
 		sum := sha256.Sum256(resource.GetValue())

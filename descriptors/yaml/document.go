@@ -74,7 +74,7 @@ type mapping struct {
 	in         *keySet
 	fields     map[string]field // by the keys that the kind has
 	unknown    []*yaml.Node     // all other keys
-	duplicates [][2]*yaml.Node  // keys that hold instead of one that was given before
+	duplicates [][2]*yaml.Node  // repeated keys, each with the one that it overrides
 }
 
 type field struct {
@@ -97,7 +97,7 @@ func (p *parser) mapping(n *yaml.Node, in *keySet) (mapping, bool) {
 
 // uncheckedMapping is mapping without the complaints, for a mapping that has to be read before its path is known.
 func (p *parser) uncheckedMapping(n *yaml.Node, in *keySet) (mapping, bool) {
-	n = Follow(n)
+	n = ResolveAlias(n)
 	if n.Kind != yaml.MappingNode {
 		found, remedy := describe(n), ""
 		if in == inFile && n.Kind == yaml.ScalarNode {
@@ -151,7 +151,7 @@ func (p *parser) merged(n *yaml.Node, depth int) (sources []*yaml.Node) {
 		named = p.list(n, "<<")
 	}
 	for _, source := range slices.Backward(named) {
-		if source = Follow(source); source.Kind != yaml.MappingNode {
+		if source = ResolveAlias(source); source.Kind != yaml.MappingNode {
 			p.errorf(source, "<< must name a mapping, not %s", describe(source))
 			continue
 		}
@@ -290,8 +290,8 @@ func (p *parser) wholeNumber(m mapping, name string, least uint32) uint32 {
 	return v
 }
 
-// Follow returns what an alias stands for, or n itself.
-func Follow(n *yaml.Node) *yaml.Node {
+// ResolveAlias returns what an alias stands for, or n itself.
+func ResolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
@@ -300,10 +300,10 @@ func Follow(n *yaml.Node) *yaml.Node {
 
 // Pairs yields the keys and values of a mapping, or of an alias of one. Aliases among them are followed.
 func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
-	content := Follow(n).Content
+	content := ResolveAlias(n).Content
 	return func(yield func(key, value *yaml.Node) bool) {
 		for i := 0; i+1 < len(content); i += 2 {
-			if !yield(Follow(content[i]), Follow(content[i+1])) {
+			if !yield(ResolveAlias(content[i]), ResolveAlias(content[i+1])) {
 				return
 			}
 		}

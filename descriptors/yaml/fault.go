@@ -14,8 +14,7 @@ import (
 // descriptorFile is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
 var descriptorFile = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns the line of a fault for which the library has this line and error, 0 if unknown, and what would be
-// right.
+// findFault returns the line of a fault, 0 if unknown, and its remedy, given the line and the error of the YAML library.
 func findFault(data []byte, libraryLine int, err error) (line int, text string) {
 	if !descriptorFile.Match(data) {
 		return libraryLine, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +

@@ -32,7 +32,7 @@ func (in *keySet) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
 
-// rightPlaces says where a key goes that is in a mapping of the wrong kind; of several kinds, the first holds.
+// rightPlaces says where a misplaced key belongs, by kind of mapping; the first kind that has the key counts.
 var rightPlaces = []struct {
 	in    *keySet
 	where string

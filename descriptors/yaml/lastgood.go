@@ -18,13 +18,13 @@ import (
 // with [NewLastGood]; the zero value is that of zero [Options].
 type LastGood struct {
 	options  Options
-	domains  map[string]*form  // nil before anything is in force
-	broken   []string          // domains that files name, but that never had a good form; sorted
-	domainOf map[string]string // the domain of each file that is there, as it was last known
+	domains  map[string]*domainVersion // nil before anything is in force
+	broken   []string                  // domains that files name, but that never had a good form; sorted
+	domainOf map[string]string         // the domain of each file that is there, as it was last known
 }
 
-// form is a domain as its files have it. Configurations share it: neither its tree nor its rules ever change.
-type form struct {
+// domainVersion is a domain at one state of its files. Configurations share it, so its tree and rules never change.
+type domainVersion struct {
 	domain *descriptors.Domain
 	files  []parsedFile // in the order of their names
 	bad    bool         // one of the files has errors: set only while an update is made
@@ -58,7 +58,7 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 		p.parseFile(f)
 	}
 	p.finish()
-	next := &LastGood{options: g.options, domains: make(map[string]*form), domainOf: make(map[string]string)}
+	next := &LastGood{options: g.options, domains: make(map[string]*domainVersion), domainOf: make(map[string]string)}
 	u := Update{LastGood: next, Problems: slices.Concat(unread, p.problems)}
 	for _, f := range p.parsed {
 		domain := cmp.Or(f.domain, g.domainOf[f.Name])
@@ -69,16 +69,16 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 			u.Unknown = append(u.Unknown, f.Name)
 			continue
 		}
-		now := next.claim(f.Name, domain)
+		now := next.assign(f.Name, domain)
 		now.domain, now.files, now.bad = p.domains[domain], append(now.files, f), now.bad || f.bad
 	}
 	for _, problem := range unread {
-		if !problem.Warning && !next.claimUnread(problem.File, g) {
+		if !problem.Warning && !next.assignUnread(problem.File, g) {
 			u.Unknown = append(u.Unknown, cmp.Or(problem.File, "what has no name"))
 		}
 	}
 	slices.Sort(u.Unknown)
-	next.claimFormer(g)
+	next.keepFormerDomains(g)
 	u.Kept = next.keepBad(g)
 	if u.Problems.Err() != nil && (next.same(g) || len(next.domains) == 0 && g.domains == nil) {
 		return u
@@ -87,35 +87,35 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 	return u
 }
 
-// claim makes a file one of a domain's, and returns the form that the domain has by now.
-func (g *LastGood) claim(file, domain string) *form {
+// assign assigns a file to a domain, and returns the domain's new version.
+func (g *LastGood) assign(file, domain string) *domainVersion {
 	if g.domains[domain] == nil {
-		g.domains[domain] = &form{}
+		g.domains[domain] = &domainVersion{}
 	}
 	g.domainOf[file] = domain
 	return g.domains[domain]
 }
 
-// claimUnread breaks the domains of the files of that name, or below it. It reports whether there was one.
-func (g *LastGood) claimUnread(name string, before *LastGood) (known bool) {
+// assignUnread marks the domains of the file of that name, or of the files below it, as bad. It reports whether there was one.
+func (g *LastGood) assignUnread(name string, before *LastGood) (known bool) {
 	for file, domain := range before.domainOf {
 		if name != "" && name != "." && !strings.HasPrefix(file+"/", name+"/") {
 			continue
 		}
 		known = true
 		if _, there := g.domainOf[file]; !there {
-			g.claim(file, domain).bad = true
+			g.assign(file, domain).bad = true
 		}
 	}
 	return known
 }
 
-// claimFormer keeps the former domain of a file that names a bad one now: nobody has deleted it.
-func (g *LastGood) claimFormer(before *LastGood) {
+// keepFormerDomains keeps the old domain of a file that now names a bad one: nobody has deleted the old one.
+func (g *LastGood) keepFormerDomains(before *LastGood) {
 	for file, domain := range before.domainOf {
 		now := g.domains[g.domainOf[file]]
 		if now != nil && now.bad && before.domains[domain] != nil {
-			former := g.claim(file, domain)
+			former := g.assign(file, domain)
 			former.bad = former.bad || former.files == nil
 		}
 	}
@@ -139,7 +139,7 @@ func (g *LastGood) keepBad(before *LastGood) (kept []string) {
 
 // build makes the update's Config of the last good forms, unless together they are too much.
 func (g *LastGood) build(u *Update) {
-	all := slices.SortedFunc(maps.Values(g.domains), func(a, b *form) int {
+	all := slices.SortedFunc(maps.Values(g.domains), func(a, b *domainVersion) int {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
@@ -161,7 +161,7 @@ func (g *LastGood) build(u *Update) {
 
 // same reports whether g and other are made of the same files, so that they make the same configuration.
 func (g *LastGood) same(other *LastGood) bool {
-	return slices.Equal(g.broken, other.broken) && maps.EqualFunc(g.domains, other.domains, func(a, b *form) bool {
+	return slices.Equal(g.broken, other.broken) && maps.EqualFunc(g.domains, other.domains, func(a, b *domainVersion) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b parsedFile) bool {
 			return a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 		})

@@ -57,7 +57,7 @@ func (p *parser) anyValue(n *yaml.Node, depth int) any {
 	case yaml.SequenceNode:
 		all := make([]any, 0, len(n.Content))
 		for _, item := range p.list(n, "metadata") {
-			all = append(all, p.anyValue(Follow(item), depth+1))
+			all = append(all, p.anyValue(ResolveAlias(item), depth+1))
 		}
 		return all
 	}

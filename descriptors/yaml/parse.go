@@ -22,12 +22,12 @@ type File struct {
 	Part *Part // where it stands, if it is a part of another file: messages name that place
 }
 
-// Options are what a configuration does not say itself. The zero value is weir's own default.
+// Options are settings for all files. The zero value is weir's own default.
 type Options struct {
 	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
 	Keys      descriptors.Keys      // of its counters
-	// Lenient takes, with a warning, what is refused else, and envoyproxy/ratelimit takes: names that no header holds, and
-	// limits that are none, such as a rate_limit that is empty, given twice or in the wrong place.
+	// Lenient accepts with a warning what envoyproxy/ratelimit accepts and weir otherwise refuses: names that do not fit
+	// into a header, and a rate_limit without effect, as it is empty, repeated or misplaced.
 	Lenient bool
 	NoLogs  string // why no limit can be a sliding_log, "" if one can
 	Merge   bool   // files of one domain are as one file, in the order of their names; else an error

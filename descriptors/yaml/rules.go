@@ -74,7 +74,7 @@ func (p *parser) limitField(m mapping, name string) *yaml.Node {
 
 // warnOfLimits warns of limits that cannot have envoyproxy/ratelimit's keys where others do, and of logs without a bound.
 func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
-	if p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.Plain() {
+	if p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.FitsRatelimit() {
 		p.warnf(m.node, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
 			"the right to run scripts. Only one fixed_window limit of one unit, charged always, has the keys of KEY_FORMAT=ratelimit")
 	}
@@ -275,14 +275,14 @@ func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algo
 		"leave %s out", key, p.options.Algorithm, algorithm, key)
 }
 
-// replacement is a name that a limit stands in for, and where in its file it says so.
+// replacement is a name in a replaces list, and its place in a file.
 type replacement struct {
 	file       *parsedFile
 	path, name string
 	line       int
 }
 
-// replaces reads the names of the limits that a rate_limit of this name stands in for.
+// replaces reads the names of the limits that a rate_limit of this name replaces.
 func (p *parser) replaces(m mapping, own string) (names []string) {
 	n := m.get("replaces")
 	if n == nil || isNull(n) {

@@ -42,7 +42,7 @@ const maxPoints = 10_000 // buckets of a series
 
 // question is a question about the history, as [History.read] reads it from parameters.
 type question struct {
-	history.Question
+	history.RangeQuery
 	mergeValues bool   // add up the values of a rule
 	mergeRules  bool   // add up all rules, and their values
 	by          string // rank by hits, or by an outcome
@@ -75,7 +75,7 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 		return nil, refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps(inRange, step),
 			stepName(step), maxPoints)
 	}
-	return &question{Question: history.Question{
+	return &question{RangeQuery: history.RangeQuery{
 		Query: history.Query{Domain: p.optional("domain"), Path: p.optional("path"), Value: p.optional("value"), Outcomes: outcomes},
 		Range: inRange, Points: points, Step: step, Zone: zone,
 	}, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows, now: now.Unix()}, nil

@@ -20,7 +20,7 @@ type Call struct {
 	pending   []pending // one per check
 	checks    []backend.Check
 	decisions []backend.Decision
-	refunds   backend.Part // checks that give a refused request's hits back
+	refunds   backend.Subset // checks that give a refused request's hits back
 	keys      []byte
 	ownLimits []descriptors.Limit // overrides, and what remains of limits that are replaced in part
 	replaced  []string            // names of limits that other descriptors replace

@@ -22,7 +22,7 @@ type partly struct {
 	gone func(*backend.Check) bool
 }
 
-var errAway = &backend.Away{Reason: backend.Down, Err: errors.New("the server is away")}
+var errAway = &backend.UnavailableError{Reason: backend.Down, Err: errors.New("the server is away")}
 
 func (p partly) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	for i := range checks {

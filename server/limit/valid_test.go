@@ -40,7 +40,7 @@ func (v *validated) Decide(ctx context.Context, checks []backend.Check, out []ba
 	}
 	if v.r.IntN(20) == 0 {
 		for i := range checks {
-			out[i] = backend.Decision{Err: &backend.Away{Reason: backend.Down, Err: context.DeadlineExceeded}}
+			out[i] = backend.Decision{Err: &backend.UnavailableError{Reason: backend.Down, Err: context.DeadlineExceeded}}
 		}
 		return nil
 	}

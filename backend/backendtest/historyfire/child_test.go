@@ -116,7 +116,7 @@ func runChild(text string) error {
 // write records hits and exports them until it is told to stop, and drains.
 func (c *child) write(stop context.Context) {
 	e := export.New(export.Config{Drain: c.drain, Store: c, Log: slog.New(slog.DiscardHandler),
-		Interval: 40 * time.Millisecond, Timeout: 10 * time.Second, Kept: 10 * time.Minute})
+		Interval: 40 * time.Millisecond, Timeout: 10 * time.Second, KeepAcked: 10 * time.Minute})
 	e.Run(stop)
 	ctx, cancel := context.WithTimeout(context.Background(), process.Hang/2)
 	defer cancel()
@@ -126,7 +126,7 @@ func (c *child) write(stop context.Context) {
 	for _, n := range s.Dropped {
 		dropped += n
 	}
-	c.note("X %d %d %d\n", c.recorded, s.Recorded, dropped+s.Lost+s.Refused+uint64(s.Waiting)+s.Unsettled)
+	c.note("X %d %d %d\n", c.recorded, s.Recorded, dropped+s.Lost+s.Refused+uint64(s.Waiting)+s.Unreplicated)
 }
 
 // note writes a line. The kernel keeps what a killed process has written, and a writer that cannot keep its ledger must

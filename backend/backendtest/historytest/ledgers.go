@@ -69,7 +69,7 @@ func cloneLedger(l *history.Ledger) *history.Ledger {
 }
 
 // Settle implements [history.Store].
-func (l *Ledgers) Settle(context.Context) error { return nil }
+func (l *Ledgers) WaitReplicated(context.Context) error { return nil }
 
 // Close implements [history.Store].
 func (l *Ledgers) Close() error { return nil }
@@ -111,7 +111,7 @@ func (l *Ledgers) Downsample(_ context.Context, now time.Time) (history.Downsamp
 	}
 	for id, series := range l.s.series {
 		did.Add(DownsampleLedger(series, l.o.Keep, now))
-		if series.Gone(id) {
+		if series.FullyExpired(id) {
 			delete(l.s.series, id)
 		}
 	}

@@ -11,12 +11,12 @@ func (e *Exporter) collect(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cells = e.countCells()
-	if e.begin.IsZero() { // it never ran
-		e.begin = now
+	if e.intervalStart.IsZero() { // it never ran
+		e.intervalStart = now
 	}
-	minute := max(0, e.begin.Unix()/60)
-	e.begin = e.lastFlush(now)
-	e.c.Drain(now, func(id history.ID, hits uint64) {
+	minute := max(0, e.intervalStart.Unix()/60)
+	e.intervalStart = e.lastFlush(now)
+	e.config.Drain(now, func(id history.ID, hits uint64) {
 		e.stats.Recorded += hits
 		e.add(cell{id, minute}, hits)
 	})
@@ -32,11 +32,11 @@ func (e *Exporter) countCells() (cells int) {
 // add lets hits wait: where half of all cells are taken, in cells of an hour, and where all are, not at all.
 func (e *Exporter) add(c cell, hits uint64) {
 	o := e.outboxes[c.id.Partition()]
-	if e.cells >= e.c.MaxCells/2 {
+	if e.cells >= e.config.MaxCells/2 {
 		c.minute -= c.minute % 60
 	}
 	if _, there := o.pending[c]; !there {
-		if e.cells >= e.c.MaxCells {
+		if e.cells >= e.config.MaxCells {
 			e.stats.Dropped[Full] += hits
 			return
 		}

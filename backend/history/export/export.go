@@ -22,10 +22,10 @@ type Config struct {
 	Store history.Store
 	Log   *slog.Logger
 
-	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
-	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
-	Timeout  time.Duration // of one call of the store; 5 s unless set
-	MaxCells int           // how many minutes of series may wait in all; 200,000 unless set
+	KeepAcked time.Duration // how long acknowledged batches are kept, as a failover may lose them; a minute unless set
+	Interval  time.Duration // between flushes; 15 s unless set. Flushes are at multiples of it, so that each minute ends with one
+	Timeout   time.Duration // of one call of the store; 5 s unless set
+	MaxCells  int           // how many minutes of series may wait in all; 200,000 unless set
 }
 
 // Exporter brings hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and
@@ -36,20 +36,20 @@ type Config struct {
 // Lost and Refused. The clock is the process's: hits belong to the minute in which the interval between two flushes
 // began.
 type Exporter struct {
-	c         Config
+	config    Config
 	calls     context.Context // of all calls of the store
 	endCalls  context.CancelFunc
 	workEnded chan struct{} // has a token when an outbox is done for now
 
-	mu       sync.Mutex
-	outboxes [history.Partitions]*outbox
-	begin    time.Time // of the present interval
-	cells    int       // that wait, as far as is known during a collection
-	stats    Stats
-	logged   Stats // as of when losses were last logged
-	failing  int   // outboxes that have failed more than once in a row
-	down     bool  // that some do has been logged
-	closed   bool
+	mu            sync.Mutex
+	outboxes      [history.Partitions]*outbox
+	intervalStart time.Time // of the present interval
+	cells         int       // that wait, as far as is known during a collection
+	stats         Stats
+	logged        Stats // as of when losses were last logged
+	failing       int   // outboxes that have failed more than once in a row
+	down          bool  // that some do has been logged
+	closed        bool
 }
 
 const (
@@ -62,15 +62,15 @@ const (
 
 // New returns an exporter that does nothing before [Exporter.Run].
 func New(c Config) *Exporter {
-	c.Kept = cmp.Or(c.Kept, time.Minute)
+	c.KeepAcked = cmp.Or(c.KeepAcked, time.Minute)
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
 	c.MaxCells = cmp.Or(c.MaxCells, 200_000)
-	e := &Exporter{c: c, workEnded: make(chan struct{}, 1)}
+	e := &Exporter{config: c, workEnded: make(chan struct{}, 1)}
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.Kept}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.KeepAcked}
 	}
 	return e
 }
@@ -80,7 +80,7 @@ func New(c Config) *Exporter {
 func (e *Exporter) Run(ctx context.Context) {
 	now := time.Now()
 	e.mu.Lock()
-	e.begin = now
+	e.intervalStart = now
 	e.mu.Unlock()
 	tick, retry := time.NewTimer(e.untilFlush(now)), time.NewTimer(0)
 	defer tick.Stop()
@@ -105,11 +105,11 @@ func (e *Exporter) Run(ctx context.Context) {
 // lastFlush returns when the last flush was due. A flush may come a little before its time, as timers do not run by the
 // clock that gives the time.
 func (e *Exporter) lastFlush(now time.Time) time.Time {
-	return now.Add(min(e.c.Interval/10, 100*time.Millisecond)).Truncate(e.c.Interval)
+	return now.Add(min(e.config.Interval/10, 100*time.Millisecond)).Truncate(e.config.Interval)
 }
 
 func (e *Exporter) untilFlush(now time.Time) time.Duration {
-	return e.lastFlush(now).Add(e.c.Interval).Sub(now)
+	return e.lastFlush(now).Add(e.config.Interval).Sub(now)
 }
 
 // Close flushes what has been recorded, after Run has returned, and waits until the store has it all, settled, or ctx
@@ -118,7 +118,7 @@ func (e *Exporter) Close(ctx context.Context) {
 	e.collect(time.Now())
 	e.makeDue(false)
 	e.finish(ctx)
-	unsettled := e.settle(ctx)
+	unsettled := e.waitReplicated(ctx)
 	e.endCalls()
 	e.logLosses()
 	e.mu.Lock()
@@ -131,15 +131,14 @@ func (e *Exporter) Close(ctx context.Context) {
 		e.stats.Lost += lost
 		left += dropped + lost
 		if unsettled != nil {
-			e.stats.Unsettled += kept
+			e.stats.Unreplicated += kept
 		}
 	}
 	if left > 0 {
-		e.c.Log.Warn("hits did not reach the history before the end", "hits", left)
+		e.config.Log.Warn("hits did not reach the history before the end", "hits", left)
 	}
-	if e.stats.Unsettled > 0 {
-		e.c.Log.Warn("the history took the last hits, and no replica was seen to have them: a failover may lose them, and "+
-			"nobody would send them again", "hits", e.stats.Unsettled, "error", unsettled)
+	if e.stats.Unreplicated > 0 {
+		e.config.Log.Warn("the last hits in the history are not replicated; a failover may lose them", "hits", e.stats.Unreplicated, "error", unsettled)
 	}
 }
 
@@ -147,7 +146,7 @@ func (e *Exporter) Close(ctx context.Context) {
 func (e *Exporter) finish(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
-	for ctx.Err() == nil && e.some(func(o *outbox) bool { return o.due || o.busy }) {
+	for ctx.Err() == nil && e.anyOutbox(func(o *outbox) bool { return o.due || o.busy }) {
 		retry.Reset(e.dispatch(time.Now()))
 		select {
 		case <-ctx.Done():
@@ -157,12 +156,11 @@ func (e *Exporter) finish(ctx context.Context) {
 	}
 }
 
-// settle waits until a failover can forget nothing that was acknowledged: after the end nobody sends it again. What one
-// has forgotten by then is found by asking for positions afterwards, and sent again. The error says why it may be
-// forgotten.
-func (e *Exporter) settle(ctx context.Context) error {
-	for e.some(func(o *outbox) bool { return o.acked > 0 }) {
-		if err := e.c.Store.Settle(ctx); err != nil {
+// waitReplicated waits until no failover can lose acknowledged batches: after the end nobody would send them again. Then
+// it asks for positions, and sends again what a failover has lost by then. The error says why batches may still be lost.
+func (e *Exporter) waitReplicated(ctx context.Context) error {
+	for e.anyOutbox(func(o *outbox) bool { return o.acked > 0 }) {
+		if err := e.config.Store.WaitReplicated(ctx); err != nil {
 			return err
 		}
 		before := e.Stats().Resent
@@ -189,8 +187,8 @@ func (e *Exporter) makeDue(probe bool) {
 	}
 }
 
-// some reports whether an outbox is of a kind.
-func (e *Exporter) some(kind func(*outbox) bool) bool {
+// anyOutbox reports whether kind is true for an outbox.
+func (e *Exporter) anyOutbox(kind func(*outbox) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(e.outboxes[:], kind)
@@ -203,7 +201,7 @@ func (e *Exporter) logLosses() {
 	e.logged = e.stats
 	e.mu.Unlock()
 	if resent+lost > 0 {
-		e.c.Log.Warn("the history store forgot batches that it had acknowledged", "sent_again", resent, "lost_hits", lost)
+		e.config.Log.Warn("the history store forgot batches that it had acknowledged", "sent_again", resent, "lost_hits", lost)
 	}
 }
 
@@ -261,8 +259,8 @@ func (e *Exporter) sendOne(o *outbox) bool {
 	if !found {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(e.calls, e.c.Timeout)
-	result, err := e.c.Store.Apply(ctx, o.partition, b)
+	ctx, cancel := context.WithTimeout(e.calls, e.config.Timeout)
+	result, err := e.config.Store.Apply(ctx, o.partition, b)
 	cancel()
 	return e.noteAnswer(o, b, result, err)
 }
@@ -285,7 +283,7 @@ func (e *Exporter) noteAnswer(o *outbox, b history.Batch, r history.ApplyResult,
 	e.noteSuccess(o)
 	if e.down && e.failing == 0 {
 		e.down = false
-		e.c.Log.Info("the history store accepts hits again")
+		e.config.Log.Info("the history store accepts hits again")
 	}
 	return true
 }
@@ -300,7 +298,7 @@ func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) {
 	}
 	if e.failing > 0 && !e.down {
 		e.down = true
-		e.c.Log.Warn("the history store accepts no hits; they wait and are sent again", "error", err)
+		e.config.Log.Warn("the history store accepts no hits; they will be sent again", "error", err)
 	}
 }
 

@@ -363,7 +363,7 @@ type settling struct {
 	settle func(context.Context) error
 }
 
-func (s settling) Settle(ctx context.Context) error { return s.settle(ctx) }
+func (s settling) WaitReplicated(ctx context.Context) error { return s.settle(ctx) }
 
 // After the end of a writer nobody sends again what a failover forgets. So it ends only when a replica has it all, or
 // says how much that replica may lack.
@@ -403,11 +403,11 @@ func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
 				st := s.close(5 * time.Second)
 				s.store.Restore(replica)
 				left := sum(s.total())
-				if st.Recorded-left > st.Unsettled || tc.settled != (st.Unsettled == 0) {
+				if st.Recorded-left > st.Unreplicated || tc.settled != (st.Unreplicated == 0) {
 					t.Errorf("after a failover %d of %d hits are left, and the writer ended with %+v: want it to have told of as many "+
 						"as may be missing", left, st.Recorded, st)
 				}
-				if told := strings.Contains(s.log.String(), "nobody would send them again"); told == tc.settled {
+				if told := strings.Contains(s.log.String(), "a failover may lose them"); told == tc.settled {
 					t.Errorf("settled is %v, and the log says:\n%s", tc.settled, &s.log)
 				}
 			})

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxSums = 1024 // batches before those kept whose sums are remembered, to report what a store has lost of them
+	maxSums = 1024 // most sums of batches that are no longer kept, to report what a store has lost of them
 	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
 )
 
@@ -55,8 +55,8 @@ type sum struct{ seq, hits uint64 }
 // waiting returns how many cells have not been acknowledged.
 func (o *outbox) waiting() int {
 	n := len(o.pending)
-	for _, s := range o.batches[o.acked:] {
-		n += len(s.batch.Increments)
+	for _, nb := range o.batches[o.acked:] {
+		n += len(nb.batch.Increments)
 	}
 	return n
 }
@@ -64,7 +64,7 @@ func (o *outbox) waiting() int {
 // next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, found bool) {
 	if o.seq > 0 && now.Sub(o.lastHeard) > history.WriterTTL/2 {
-		o.renew(st)
+		o.changeWriter(st)
 	}
 	if o.acked == len(o.batches) && len(o.pending) > 0 {
 		o.makeBatch(now)
@@ -84,32 +84,31 @@ func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, found bool) {
 // makeBatch makes a batch of what waits.
 func (o *outbox) makeBatch(now time.Time) {
 	o.seq++
-	s := &numberedBatch{batch: history.Batch{Writer: o.writer, Seq: o.seq}}
+	nb := &numberedBatch{batch: history.Batch{Writer: o.writer, Seq: o.seq}}
 	for c, hits := range o.pending {
-		if len(s.batch.Increments) == history.MaxBatch {
+		if len(nb.batch.Increments) == history.MaxBatch {
 			break
 		}
-		s.batch.Increments = append(s.batch.Increments, history.Increment{ID: c.id, Minute: c.minute, Hits: hits})
-		s.hits += hits
+		nb.batch.Increments = append(nb.batch.Increments, history.Increment{ID: c.id, Minute: c.minute, Hits: hits})
+		nb.hits += hits
 		delete(o.pending, c)
 	}
 	if o.seq == 1 {
 		o.lastHeard = now
 	}
-	o.batches = append(o.batches, s)
+	o.batches = append(o.batches, nb)
 }
 
-// renew begins to count batches from 1 again, under a new name: the store may have forgotten the position of a writer
-// that it has not heard of for so long, and it would look as if it had lost hits. What has no answer by then is given
-// up.
-func (o *outbox) renew(st *Stats) {
-	for _, s := range o.batches[o.acked:] {
-		st.Lost += s.hits - s.refused
+// changeWriter restarts the numbers of batches at 1, under a new name: the store may have removed the position of a writer
+// that was silent for so long, and would seem to have lost hits. Batches without an answer are given up.
+func (o *outbox) changeWriter(st *Stats) {
+	for _, nb := range o.batches[o.acked:] {
+		st.Lost += nb.hits - nb.refused
 	}
 	o.writer, o.seq, o.position, o.batches, o.acked, o.sums, o.probe = rand.Text(), 0, 0, nil, 0, nil, false
 }
 
-// noteAnswer notes the store's answer to a batch. Its error means that the store does not keep what it says.
+// noteAnswer records the store's answer to a batch. Its error means that the store keeps losing batches.
 func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResult, st *Stats) error {
 	o.lastHeard = now
 	o.probe = o.probe && b.Seq > 0
@@ -121,15 +120,15 @@ func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResul
 		return nil
 	}
 	o.gaps = 0
-	s := o.batches[o.acked]
-	s.at = now
+	nb := o.batches[o.acked]
+	nb.at = now
 	if r.Last == b.Seq {
-		st.Refused += r.Refused - s.refused // it may have been applied before, in a server that is gone
-		s.refused = r.Refused
+		st.Refused += r.Refused - nb.refused // it may have been applied before, in a server that is gone
+		nb.refused = r.Refused
 	}
-	if !s.applied {
-		s.applied = true
-		st.Applied += s.hits - s.refused
+	if !nb.applied {
+		nb.applied = true
+		st.Applied += nb.hits - nb.refused
 	}
 	o.position = b.Seq
 	o.acked++
@@ -139,13 +138,13 @@ func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResul
 
 // rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
 func (o *outbox) rewind(last uint64, st *Stats) error {
-	o.acked = slices.IndexFunc(o.batches, func(s *numberedBatch) bool { return s.batch.Seq > last })
+	o.acked = slices.IndexFunc(o.batches, func(nb *numberedBatch) bool { return nb.batch.Seq > last })
 	if o.acked < 0 {
 		o.acked = len(o.batches)
 	}
 	st.Lost += o.lose(last)
-	for _, s := range o.batches[o.acked:] {
-		if s.applied {
+	for _, nb := range o.batches[o.acked:] {
+		if nb.applied {
 			st.Resent++
 		}
 	}
@@ -205,11 +204,11 @@ func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 	for _, hits := range o.pending {
 		dropped += hits
 	}
-	for _, s := range o.batches[o.acked:] {
-		lost += s.hits - s.refused
+	for _, nb := range o.batches[o.acked:] {
+		lost += nb.hits - nb.refused
 	}
-	for _, s := range o.batches[:o.acked] {
-		kept += s.hits - s.refused
+	for _, nb := range o.batches[:o.acked] {
+		kept += nb.hits - nb.refused
 	}
 	o.pending, o.batches, o.acked = nil, nil, 0
 	return dropped, lost, kept

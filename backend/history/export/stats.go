@@ -24,9 +24,9 @@ type Stats struct {
 	Refused  uint64              // hits that the store did not count, as their series is full
 	Dropped  [DropReasons]uint64 // hits that were never sent
 	Lost     uint64              // hits that the store forgot and that were not kept any more, or that it never answered
-	// Unsettled is hits that the store acknowledged in the last minute before the end, and was not seen to have settled: the
+	// Unreplicated is hits that the store acknowledged in the last minute before the end, and was not seen to have settled: the
 	// most of what was acknowledged that a failover can forget afterwards.
-	Unsettled uint64
+	Unreplicated uint64
 
 	Resent  uint64 // batches that the store had acknowledged and forgotten
 	Waiting int    // cells, that is minutes of series, that are not acknowledged

@@ -163,7 +163,7 @@ func (j *downsampler) move(d dueChunk) error {
 		j.seen[d.hash] = true
 		j.did.Series++
 	}
-	if id, err := readID(row.id); err == nil && row.Gone(id) {
+	if id, err := readID(row.id); err == nil && row.FullyExpired(id) {
 		return j.table.rows.Delete(key)
 	}
 	return j.table.rows.Put(key, row.encode())

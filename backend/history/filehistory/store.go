@@ -122,8 +122,8 @@ func (s *Store) open(path string, o bolt.Options) error {
 	return s.wrap(err)
 }
 
-// Settle implements [history.Store]. It does nothing, as a file loses nothing.
-func (s *Store) Settle(context.Context) error { return nil }
+// WaitReplicated implements [history.Store]. It does nothing, as a file loses nothing.
+func (s *Store) WaitReplicated(context.Context) error { return nil }
 
 // Close waits for running transactions and closes the store.
 func (s *Store) Close() error {

@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
-// maxSends is how often a batch is sent because its keys were named for another hour than the server's. The second time
-// is right, unless an hour has ended in between.
+// maxSends is how often a batch is sent if its keys are those of another hour than the server's. The second time is right,
+// unless an hour has ended in between.
 const maxSends = 3
 
 // Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.

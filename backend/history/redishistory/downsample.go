@@ -39,8 +39,8 @@ func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.Do
 	for i := 0; i < history.Partitions && failedInARow < maxFailedInARow && ctx.Err() == nil; i++ {
 		before := j.failures
 		err := j.visitPartition(ctx, history.Partition(first+i))
-		if s.Visited != nil {
-			s.Visited()
+		if s.OnVisit != nil {
+			s.OnVisit()
 		}
 		if err != nil {
 			j.noteError(err)

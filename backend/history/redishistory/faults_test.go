@@ -53,7 +53,7 @@ func TestServersThatMayLoseDataAreReported(t *testing.T) {
 	var l process.Output
 	server := redistest.Single(t, redistest.WithConfig("appendonly yes", "maxmemory-policy allkeys-lru"))
 	opened(t, singleOf(server), nil, func(c *Config) { c.Redis.Log = slog.New(slog.NewTextHandler(&l, nil)) })
-	for _, said := range []string{"set maxmemory-policy to noeviction", "asked it to write that anew, so that its next start loses nothing"} {
+	for _, said := range []string{"set maxmemory-policy to noeviction", "sent BGREWRITEAOF"} {
 		process.Eventually(t, "the log says so", func() error { return l.Contains(said) })
 	}
 	process.Eventually(t, "the server has written its file", func() error {
@@ -140,14 +140,14 @@ func TestSettleWaitsForReplicas(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), process.Hang)
 		defer cancel()
 		settled := make(chan error, 1)
-		go func() { settled <- a.Settle(ctx) }()
+		go func() { settled <- a.WaitReplicated(ctx) }()
 		if hangs {
 			var err error
 			early := false
 			select {
 			case err = <-settled:
 				early = true
-			case <-time.After(10 * settlePause): // the longer, the surer is a fault seen
+			case <-time.After(10 * replicaPollInterval): // the longer, the surer is a fault seen
 			}
 			if replica.Thaw(); early {
 				t.Fatalf("with a replica that hangs it has settled, %v: want it to wait", err)
@@ -169,7 +169,7 @@ func TestSettleWaitsForAnUnavailableServer(t *testing.T) {
 	server.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Settle(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.WaitReplicated(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with a server that is away: %v, want it to wait, as nobody knows what the server comes back with", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 const (
 	// moverKey is on every node of a ring while a mover is at work, and holds its token and its machine.
 	moverKey = prefix + ":mover"
-	// lockTime is how long a mover's locks, and with them its fence, last unless they are renewed. They are after a third of it.
+	// lockTime is the TTL of a mover's locks, and with them of its fence. A mover renews them after a third of it.
 	lockTime = 30 * time.Second
 	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
 	dumpSize, sampled = 50, 10
@@ -58,10 +58,10 @@ type mover struct {
 	*Store
 	config  MoveConfig
 	token   string
-	lock    string   // what it has its locks with
+	lock    string   // value of its locks
 	live    []string // the nodes of before and after, without those lost
 	table   *table
-	states  map[string][]string // by node and partition, as found at the start; of a lost node none is known
+	states  map[string][]string // by node and partition, as found at the start; empty for lost nodes
 	renewed time.Time
 	result  MoveResult
 }
@@ -86,8 +86,8 @@ func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 	if err == nil {
 		err = m.plan(ctx, rendezvous(targets))
 	}
-	if err == nil && s.Planned != nil {
-		s.Planned(len(m.result.Partitions))
+	if err == nil && s.OnPlan != nil {
+		s.OnPlan(len(m.result.Partitions))
 	}
 	if err == nil && !c.DryRun {
 		err = m.work(ctx, targets)
@@ -170,8 +170,8 @@ func (m *mover) lockAndRead(ctx context.Context) (err error) {
 	return nil
 }
 
-// findOwner corrects the table where a mover died before it was written: a tombstone is stronger, and what a lost node had
-// given away is not lost.
+// findOwner corrects the table for a partition if a mover died before it wrote the table: a tombstone overrides the table,
+// and a partition that had already left a lost node is not lost.
 func (m *mover) findOwner(p int) error {
 	for range m.table.Nodes {
 		if kind, _, to := parseState(m.states[m.table.Nodes[m.table.At[p]]][p]); kind == "moved" {
@@ -212,7 +212,7 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 		}
 		one.Lost = slices.Contains(m.config.Lost, one.From)
 		if m.config.DryRun && !one.Lost {
-			from := m.view(one.From, m.states[one.From][i])
+			from := m.storeAt(one.From, m.states[one.From][i])
 			ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 			if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 				return err
@@ -241,7 +241,7 @@ func (m *mover) measure(ctx context.Context, from *Store, p history.Partition, i
 	records, _, err := from.readRecords(ctx, p, ids)
 	for i := 0; i < len(records) && err == nil; i++ {
 		var dumps pipeline.Reply
-		dumps, err = pipeline.Run(ctx, m.servers, topology.At{Node: from.pinned.node}, m.scripts.dump, records[i].allKeys())
+		dumps, err = pipeline.Run(ctx, m.servers, topology.Destination{Node: from.pinned.node}, m.scripts.dump, records[i].allKeys())
 		bytes += size(dumps)
 	}
 	return bytes, err
@@ -279,8 +279,8 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 		if err := m.move(ctx, &m.result.Partitions[i]); err != nil {
 			return err
 		}
-		if m.Visited != nil {
-			m.Visited()
+		if m.OnVisit != nil {
+			m.OnVisit()
 		}
 	}
 	goal := rendezvous(targets)
@@ -353,7 +353,7 @@ func (m *mover) store(ctx context.Context) error {
 
 // read returns what keys of a node hold.
 func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, keys)
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, keys)
 	for i := range keys {
 		held = append(held, item[string](reply, i))
 	}
@@ -363,6 +363,6 @@ func (m *mover) read(ctx context.Context, node string, keys ...string) (held []s
 // swap changes what a key of a node holds from one value to another, "" being no key, and has it last for a time, 0 for
 // ever. It returns what the key then holds.
 func (m *mover) swap(ctx context.Context, node, key, from, to string, lasts time.Duration) (held string, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
 	return item[string](reply, 0), err
 }

@@ -264,7 +264,7 @@ func moveThrough(t *testing.T, now func() time.Time, nodes []*redistest.Server) 
 	}
 	moved := 0
 	mover := opened(t, ringOf(nodes[:3]...), now, nil)
-	mover.Visited = func() {
+	mover.OnVisit = func() {
 		for i := 0; i < len(wake) && moved%16 == 0; i++ {
 			select {
 			case wake[i] <- true:
@@ -457,7 +457,7 @@ func TestPlacementTellsOfAMove(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	mover := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
 	visited := 0
-	mover.Visited = func() {
+	mover.OnVisit = func() {
 		if visited++; visited == int(w.p)+1 {
 			want("in the midst of a move", reader, history.Partitions-visited, true, false, nil)
 			stop()

@@ -45,7 +45,7 @@ func (r *record) score(k *history.Keep) string {
 	return strconv.FormatInt(r.due(k, first), 10)
 }
 
-// reread reads a record again. Damage is an error.
+// reread reads a record again. It returns its damage as an error.
 func (s *Store) reread(ctx context.Context, r *record) error {
 	found, _, err := s.readRecords(ctx, r.partition, []history.ID{r.id})
 	if err != nil || len(found) == 0 {
@@ -144,7 +144,7 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 		return nil
 	}
 	score := r.score(&s.c.Keep)
-	if r.gone = len(r.chunks) == 0 && after.Gone(r.id); r.gone {
+	if r.gone = len(r.chunks) == 0 && after.FullyExpired(r.id); r.gone {
 		score = ""
 	}
 	err := s.change(ctx, r, s.scripts.change, keys, now, r.version, r.name, score, int64(after.Points)-int64(r.Points),

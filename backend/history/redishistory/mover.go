@@ -88,7 +88,7 @@ func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone str
 func (m *mover) durable(ctx context.Context, node string) error {
 	targets := make(map[string]uint64)
 	for begin := time.Now(); ; {
-		answer, err := pipeline.Do(ctx, m.servers, topology.At{Node: node}, "info")
+		answer, err := pipeline.Do(ctx, m.servers, topology.Destination{Node: node}, "info")
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (m *mover) durable(ctx context.Context, node string) error {
 		if time.Since(begin) > lockTime/3 || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(settlePause)
+		time.Sleep(replicaPollInterval)
 	}
 }
 
@@ -112,7 +112,7 @@ func (m *mover) copying() string { return format + " copying " + m.token }
 
 // copyAndCompare copies a partition that is fenced, and reads it on both sides.
 func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
-	p, from, to := one.Partition, m.view(one.From, m.fence()), m.view(one.To, m.copying())
+	p, from, to := one.Partition, m.storeAt(one.From, m.fence()), m.storeAt(one.To, m.copying())
 	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 // copyKeys copies keys of a partition as they are. Those of a series are small.
 func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys ...string) error {
 	for some := range slices.Chunk(keys, dumpSize) {
-		dumps, err := pipeline.Run(ctx, m.servers, topology.At{Node: one.From}, m.scripts.dump, some)
+		dumps, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: one.From}, m.scripts.dump, some)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (m *mover) copyTo(ctx context.Context, one *MovedPartition, keys []string, 
 
 // put runs a command on keys of a partition, while the state is a mover's.
 func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, command string, args ...any) error {
-	reply, err := pipeline.Run(ctx, m.servers, topology.At{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
 		append([]any{state, command}, args...)...)
 	if err == nil && item[string](reply, 0) != "put" {
 		err = fmt.Errorf("partition %d at %s is another mover's: %q", p, node, item[string](reply, 1))
@@ -226,7 +226,7 @@ var hashSeed = maphash.MakeSeed()
 
 // remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
 func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
-	at := m.view(node, state)
+	at := m.storeAt(node, state)
 	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
@@ -252,8 +252,8 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
-// view is the store as one node has a partition in some state, which follows nothing.
-func (m *mover) view(node, state string) *Store {
+// storeAt returns a store that reads a partition in this state at one node, and follows no move.
+func (m *mover) storeAt(node, state string) *Store {
 	_, token, _ := parseState(state)
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
 }

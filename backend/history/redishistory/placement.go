@@ -47,7 +47,7 @@ func rendezvous(nodes []string) *table {
 
 func (t *table) node(p history.Partition) string { return t.Nodes[t.At[p]] }
 
-// text is what nodes store: of version 0 the names alone, as weirs do that know no other.
+// text is the table as nodes store it: for version 0 only the names, as older weirs do.
 func (t *table) text() string {
 	if t.Version == 0 {
 		return string(asJSON(t.Nodes))
@@ -257,7 +257,7 @@ func (s *Store) placement(ctx context.Context, name string, textAndVersion ...an
 	if _, err := s.servers.Join(url); err != nil {
 		return "", err
 	}
-	reply, err := pipeline.Run(ctx, s.servers, topology.At{Node: name}, s.scripts.placement, []string{placementKey}, textAndVersion...)
+	reply, err := pipeline.Run(ctx, s.servers, topology.Destination{Node: name}, s.scripts.placement, []string{placementKey}, textAndVersion...)
 	return item[string](reply, 0), err
 }
 
@@ -268,7 +268,7 @@ const (
 	maxMoveWait, movePause = 5 * time.Second, 20 * time.Millisecond
 )
 
-// follow reports whether a script is to be run again: the partition has moved from where it was asked, or is on its way.
+// follow reports whether to run a script again: the partition has moved to another node, or is being moved.
 func (s *Store) follow(ctx context.Context, p history.Partition, at *route, reply pipeline.Reply, failed error, begin time.Time) bool {
 	if s.pinned != nil || s.ring.names == nil || ctx.Err() != nil {
 		return false
@@ -312,7 +312,7 @@ func (s *Store) refreshTable(ctx context.Context) {
 		return
 	}
 	defer s.ring.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	s.loadAgain(ctx)
 }

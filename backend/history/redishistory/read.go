@@ -130,8 +130,8 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 	return found, now, err
 }
 
-// load reads those chunks of a series that are needed, all as they were at one moment, which the record then is of too.
-// What of it cannot be read is left out, and the record's damage.
+// load reads the needed chunks of a series, and updates the record, all as of one moment. It leaves out what cannot be
+// read, and records the reason as the record's damage.
 //
 // It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of
 // one version belong together; minutes are read last and at once, with the totals.

@@ -94,7 +94,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 		{"one that only moves need", "+del"},
 		{"one that reading needs, too", "+hgetall"},
 		{"a command beside them", "+zscan"},
-		{"what Settle asks", "+info"},
+		{"what WaitReplicated asks", "+info"},
 	} {
 		t.Run(c.promise, func(t *testing.T) {
 			f.Flush(t)
@@ -106,7 +106,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 			_, applied := s.Apply(t.Context(), a.p, a.next(start.Unix()/60))
 			_, downsampled := s.Downsample(t.Context(), start)
 			asked := s.Query(t.Context(), historytest.Everything(), func(one history.Series) error { return one.Err })
-			err := cmp.Or(applied, downsampled, asked, s.Settle(t.Context()))
+			err := cmp.Or(applied, downsampled, asked, s.WaitReplicated(t.Context()))
 			says := func(want string) bool { return err != nil && strings.Contains(strings.ToLower(err.Error()), want) }
 			switch {
 			case errors.Is(errors.Join(applied, downsampled, asked), ErrDamaged):
@@ -114,7 +114,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 			case c.without == "" && err != nil:
 				t.Errorf("with all rights: %v", err)
 			case c.without == "+info" && !says("noperm"):
-				t.Errorf("without the right to INFO Settle says %v, want the server's own error at once", err)
+				t.Errorf("without the right to INFO WaitReplicated says %v, want the server's own error at once", err)
 			case c.without != "" && c.without != "+info" && !(says(c.without[1:]) && says("acl setuser weir")):
 				t.Errorf("without the right %s the error is %v, want it to name that and the line that grants it", c.without, err)
 			}

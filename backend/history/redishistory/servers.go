@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// watchInterval is the time between two checks of the servers. After the first one it is firstPause, doubled each
+	// pollInterval is the time between two checks of the servers. After the first one it is firstPause, doubled each
 	// time: one that is away may come back soon.
-	watchInterval, firstPause = 15 * time.Second, time.Second
-	watchTimeout              = 5 * time.Second
+	pollInterval, firstPause = 15 * time.Second, time.Second
+	pollTimeout              = 5 * time.Second
 )
 
-// watchServers finds out what endangers the history in the servers, and where its partitions are, until ctx ends.
-func (s *Store) watchServers(ctx context.Context) {
+// pollServers finds out what endangers the history in the servers, and where its partitions are, until ctx ends.
+func (s *Store) pollServers(ctx context.Context) {
 	runIDs := make(map[string]string) // by server
-	for pause := firstPause; ; pause = min(2*pause, watchInterval) {
+	for pause := firstPause; ; pause = min(2*pause, pollInterval) {
 		s.checkServers(ctx, runIDs)
 		s.refreshTable(ctx)
 		select {
@@ -34,7 +34,7 @@ func (s *Store) watchServers(ctx context.Context) {
 
 // checkServers asks all servers about themselves. One that does not answer or must not be asked is left out.
 func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
-	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
 		answer, err := do("info")
@@ -45,19 +45,17 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 		before, known := runIDs[name]
 		runIDs[name] = info["run_id"]
 		if policy := info["maxmemory_policy"]; !known && policy != "noeviction" && policy != "" {
-			s.log.Warn("a server of the history may remove keys when its memory is full, and hits with them: "+
-				"set maxmemory-policy to noeviction", "server", name, "maxmemory_policy", policy)
+			s.log.Warn("history server may evict hits", "server", name, "maxmemory_policy", policy,
+				"remedy", "set maxmemory-policy to noeviction")
 		}
 		if !needsRewrite(info, before, known) {
 			return nil
 		}
 		if _, err := do("bgrewriteaof"); err != nil {
-			s.log.Warn("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
-				"file: it would not write that anew; send it BGREWRITEAOF, so that its next start loses nothing",
-				"server", name, "error", err)
+			s.log.Warn("history server was restarted and refuses BGREWRITEAOF; its append-only file may be damaged",
+				"server", name, "error", err, "remedy", "send it BGREWRITEAOF, so that its next start loses nothing")
 		} else {
-			s.log.Info("a Redis of the history was started within the last hour, and a crash may have cut off its append-only "+
-				"file: asked it to write that anew, so that its next start loses nothing", "server", name)
+			s.log.Info("history server was restarted; sent BGREWRITEAOF, as its append-only file may be damaged", "server", name)
 		}
 		return nil
 	})
@@ -94,13 +92,13 @@ func parseInfo(answer any) map[string]string {
 	return info
 }
 
-// settlePause is the time between two looks at the offsets of replicas, which report them once a second.
-const settlePause = 50 * time.Millisecond
+// replicaPollInterval is the time between two looks at the offsets of replicas, which report them once a second.
+const replicaPollInterval = 50 * time.Millisecond
 
-// Settle returns nil once the replicas of all servers have what the servers had when it began to look at them, so that
+// WaitReplicated returns nil once the replicas of all servers have what the servers had when it began to look at them, so that
 // a failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names
 // the servers whose replicas were not seen to have it before ctx ended.
-func (s *Store) Settle(ctx context.Context) error {
+func (s *Store) WaitReplicated(ctx context.Context) error {
 	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its replication id
 	var last error                     // of the round before
 	for {
@@ -121,15 +119,15 @@ func (s *Store) Settle(ctx context.Context) error {
 			last = err
 		}
 		select {
-		case <-time.After(settlePause):
+		case <-time.After(replicaPollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), last)
 		}
 	}
 }
 
-// checkReplicas returns why it is not known that a server's replicas have what it had when it was first looked at, nil if it
-// is. A replica that has gone is known by the backlog that the server keeps for it, for an hour by default.
+// checkReplicas returns nil if a server's replicas have reached the offset that it had at the first call, else the reason.
+// A server that has lost its replicas still keeps a backlog for them, for an hour by default.
 func checkReplicas(info map[string]string, name string, targets map[string]uint64) error {
 	now, err := strconv.ParseUint(info["master_repl_offset"], 10, 64)
 	if err != nil || info["role"] != "master" {

@@ -59,20 +59,20 @@ type Config struct {
 
 // Store is a history.Store whose series are in Redis.
 type Store struct {
-	Visited func() // called after each partition that a job has looked at or moved, unless nil; to be set before the first
-	// Planned is called by Move with how many partitions it is to move, likewise.
-	Planned func(partitions int)
+	OnVisit func() // if not nil, called after each partition that a job has looked at or moved; set it before
+	// OnPlan, if not nil, is called by Move with how many partitions it will move.
+	OnPlan func(partitions int)
 
 	c       Config // with its defaults
 	servers *topology.Servers
 	scripts scripts
 	log     *slog.Logger
 
-	ring   ring
-	pinned *route // of a mover's view of one partition at one node, else nil
-	probed [history.Partitions]atomic.Bool
-	stop   context.CancelFunc
-	watch  sync.WaitGroup
+	ring    ring
+	pinned  *route // of a mover's view of one partition at one node, else nil
+	probed  [history.Partitions]atomic.Bool
+	stop    context.CancelFunc
+	polling sync.WaitGroup
 }
 
 var _ history.Store = (*Store)(nil)
@@ -108,7 +108,7 @@ func Open(c Config) (*Store, error) {
 	s := &Store{c: c, servers: servers, scripts: newScripts(), log: c.Redis.Log, stop: stop}
 	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
 	if !s.c.ReadOnly {
-		s.watch.Go(func() { s.watchServers(ctx) })
+		s.polling.Go(func() { s.pollServers(ctx) })
 	}
 	return s, nil
 }
@@ -116,7 +116,7 @@ func Open(c Config) (*Store, error) {
 // Close ends all connections.
 func (s *Store) Close() error {
 	s.stop()
-	s.watch.Wait()
+	s.polling.Wait()
 	return s.servers.Close()
 }
 
@@ -146,8 +146,8 @@ func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// run runs a script in a partition. Keys and arguments are those that follow the format and the time. It goes where the
-// partition has moved to, and waits for one that is being moved.
+// run runs a script in a partition. It puts the format's key before keys, and format and time before args. It follows a partition
+// that has moved to another node, and waits for one that is being moved.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
 	for begin, again := time.Now(), true; again; {
@@ -155,7 +155,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 		if r, err = s.route(ctx, p); err != nil {
 			break
 		}
-		reply, err = pipeline.Run(ctx, s.servers, topology.At{Key: []byte(partitionKey(p)), Node: r.node}, script,
+		reply, err = pipeline.Run(ctx, s.servers, topology.Destination{Key: []byte(partitionKey(p)), Node: r.node}, script,
 			append([]string{formatKey(p)}, keys...), append([]any{r.format(), s.c.Now()}, args...)...)
 		again = s.follow(ctx, p, r, reply, err, begin)
 	}
@@ -171,7 +171,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
-// command sends one about a key of a partition, which is its second word.
+// command sends a Redis command to a partition. Its second word is a key of the partition.
 func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
 	script := s.scripts.command
 	if slices.Contains([]any{"set", "zadd", "zrem"}, words[0]) {

@@ -14,9 +14,9 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// batching is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
+// batchVersion is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
 // file must be another writer's.
-const batching = "weir import 3\n"
+const batchVersion = "weir import 3\n"
 
 // Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
 // first is counted. A file that no run has begun must have no row that looks counted, unless to says otherwise.
@@ -38,10 +38,10 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 	}
 	writer := "import-" + hex.EncodeToString(hash[:16])
 	if err == nil {
-		all.Alike, all.Begun, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
+		all.LookCounted, all.Resumed, err = countAlike(ctx, file, &to, writer, history.Query{From: from, To: until})
 	}
-	if err == nil && all.Alike > 0 && !to.Add {
-		err = fmt.Errorf("%d of its %d rows %w", all.Alike, all.Rows, errAlike)
+	if err == nil && all.LookCounted > 0 && !to.Add {
+		err = fmt.Errorf("%d of its %d rows %w", all.LookCounted, all.Rows, errAlike)
 	}
 	if err != nil {
 		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
@@ -53,7 +53,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		to.All.Store(int64(all.Rows))
 	}
 	l := NewLoader(ctx, to, writer)
-	l.loaded.Alike = all.Alike
+	l.loaded.LookCounted = all.LookCounted
 	rehash, err := readFile(file, &to, now, l.Add)
 	if err == nil && rehash != hash {
 		err = errors.New("the file was changed while it was read: some of what it held has been counted; " +
@@ -69,7 +69,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 var errAlike = errors.New("look counted, as the history holds as many hits there; count what came later by " +
 	"weir history export --from '<time>' of the end of the last, or take --add if these are other hits, such as those of another weir")
 
-// countAlike returns of how many rows the store holds as many hits, or more: none if it knows the writer, as that has begun.
+// countAlike counts the rows of which the store already holds as many hits or more: 0 if an earlier run of the file began.
 func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, begun bool, err error) {
 	for p := range history.Partitions {
 		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})
@@ -118,7 +118,7 @@ func readFile(file io.ReadSeeker, to *Target, now time.Time, visit func(Row) err
 		return hash, fmt.Errorf("reading it again: %w", err)
 	}
 	hasher := sha256.New()
-	hasher.Write([]byte(batching))
+	hasher.Write([]byte(batchVersion))
 	err = readRows(io.TeeReader(file, hasher), now, to.Retention, visit)
 	return [sha256.Size]byte(hasher.Sum(nil)), err
 }

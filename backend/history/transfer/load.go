@@ -41,12 +41,12 @@ var errBatchesLost = errors.New("the store has forgotten some of what it acknowl
 
 // Loaded is what counting rows has done so far.
 type Loaded struct {
-	Rows    uint64
-	Hits    uint64 // in these rows, but for near hits, which are a part of those within
-	Known   uint64 // of Hits, those that an earlier run had counted
-	Refused uint64 // hits that were not counted, as their series is full
-	Begun   bool   // by an earlier run of the same file: what that counted is not counted again
-	Alike   uint64 // rows, of a file that none has begun, that look counted, as the store holds as many hits there
+	Rows        uint64
+	Hits        uint64 // in these rows, but for near hits, which are a part of those within
+	Duplicates  uint64 // part of Hits that an earlier run had counted
+	Refused     uint64 // hits that were not counted, as their series is full
+	Resumed     bool   // an earlier run of the same file began, and its hits are not counted again
+	LookCounted uint64 // rows that look counted, if not Resumed: the store holds as many hits there
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,
@@ -167,7 +167,7 @@ func (l *Loaded) add(b *history.Batch, r history.ApplyResult) {
 	}
 	for _, i := range b.Increments {
 		if r.Status == history.Duplicate {
-			l.Known += distinctHits(i.ID, i.Hits)
+			l.Duplicates += distinctHits(i.ID, i.Hits)
 		}
 	}
 }

@@ -88,11 +88,10 @@ func (r *Row) Increments() iter.Seq[history.Increment] {
 // Minutes yields the minutes, since 1970, that the row is counted in, in their order, with their hits. The row must be
 // sound.
 //
-// Where the peak is known, as many minutes as can be have it and one has the rest, so that sum and peak are the row's
-// once the minutes are a bucket again. They lie evenly over as many hours as they fill, from the bucket's first on: each
-// hour of minutes is a chunk that the store has to move. Where the peak is not known, all minutes of the bucket have the
-// same, but for a rest of 1: the least that can be said of it. What a row becomes depends on nothing else: a second run
-// makes the same batches.
+// If the peak is known, as many minutes as possible have it and one has the rest, so that downsampling the minutes gives the
+// row's sum and peak again. They are spread evenly over the fewest hours that hold them, from the bucket's first hour on:
+// each hour of minutes is a chunk that the store has to move. If the peak is unknown, all minutes of the bucket have the
+// same number of hits, give or take 1. The minutes depend on the row alone, so a second run makes the same batches.
 func (r *Row) Minutes() iter.Seq2[int64, uint64] {
 	return func(yield func(minute int64, hits uint64) bool) {
 		span := uint64(r.Width / history.Minute) // minutes that those filled lie in

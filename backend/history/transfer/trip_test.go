@@ -182,7 +182,7 @@ func TestImportReadsBackItsExport(t *testing.T) {
 					if where := difference(text, write(t, to, transfer.CSV)); where != "" {
 						t.Errorf("seed %d: CSV that a %s reading has read back and that is written again differs at %s", seed, reading, where)
 					}
-					if died == 0 || did.Refused > 0 || n == 1 && did.Known != did.Hits {
+					if died == 0 || did.Refused > 0 || n == 1 && did.Duplicates != did.Hits {
 						t.Errorf("seed %d: a %s reading died %d times, and did %+v in the end", seed, reading, died, did)
 					}
 				}
@@ -286,7 +286,7 @@ func TestImportRecognisesRepeatedParts(t *testing.T) {
 				dry, err := transfer.Import(t.Context(), strings.NewReader(header+step.text), target)
 				target.DryRun = false
 				did, failed := transfer.Import(t.Context(), strings.NewReader(header+step.text), target)
-				if fmt.Sprint(err) != fmt.Sprint(failed) || dry.Alike != did.Alike || dry.Begun != (step.add && step.hits == 0) {
+				if fmt.Sprint(err) != fmt.Sprint(failed) || dry.LookCounted != did.LookCounted || dry.Resumed != (step.add && step.hits == 0) {
 					t.Errorf("%s: a dry run finds %+v (%v), the import %+v (%v)", step.file, dry, err, did, failed)
 				}
 				err = failed

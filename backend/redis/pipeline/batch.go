@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/backend/outbound"
 )
 
-// Batch is what is needed to send the requests of a batch. It is kept for the next one.
+// Batch is the pipeline's state of an outbound.Batch. It is reused with it.
 type Batch struct {
 	pipeline *Pipeline
 	peer     *peer // of the queue
@@ -53,11 +53,11 @@ func (b *Batch) Command(args ...any) *Command {
 }
 
 // Exchange gets an answer for each request, or none.
-func (p *peer) Exchange(out *outbound.Batch[Query]) {
-	if out.State == nil {
-		out.State = newBatch(p.pipeline)
+func (p *peer) Exchange(out *outbound.Batch[RequestState]) {
+	if out.PeerState == nil {
+		out.PeerState = newBatch(p.pipeline)
 	}
-	b := out.State.(*Batch)
+	b := out.PeerState.(*Batch)
 	b.peer = p
 	if p.meter != nil {
 		for _, joined := range out.Joined {
@@ -67,7 +67,7 @@ func (p *peer) Exchange(out *outbound.Batch[Query]) {
 	for _, r := range out.Requests {
 		r.State.Route = Route{Client: p.client}
 	}
-	ctx, cancel := context.WithDeadline(out.Up, out.Sent.Add(p.pipeline.servers.Config.Timeout))
+	ctx, cancel := context.WithDeadline(out.UntilAway, out.Sent.Add(p.pipeline.servers.Config.Timeout))
 	defer cancel()
 	b.retry.send(ctx, out.Requests, out.Deadline, p.pipeline.stopping)
 }
@@ -163,7 +163,7 @@ func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 	return best, cause
 }
 
-// endRetries ends requests that would be sent again to a server that is away, or after their time.
+// endRetries makes requests final whose server is away, or whose time is over, so that they are not sent again.
 func (b *Batch) endRetries(ctx context.Context, p *peer) {
 	away, replica := p.server.Away(), false
 	for _, r := range b.live {
@@ -187,7 +187,7 @@ func (b *Batch) done(r *Request, err error) {
 		err = nil // whatever became of the rest
 	}
 	b.pipeline.health.report(err == nil)
-	if _, away := err.(*backend.Away); err != nil && !away {
+	if _, away := err.(*backend.UnavailableError); err != nil && !away {
 		from := b.peer.client
 		if r.State.Route.Client != nil {
 			from = r.State.Route.Client

@@ -58,8 +58,8 @@ var provesNotRun = map[string]kind{
 	"READONLY": classReadOnly, "NOSCRIPT": classNoScript, "MOVED": classMoved, "ASK": classAsk,
 }
 
-// Classify returns the class of a command that must run at most once and that failed with err. Only what proves that it
-// did not run allows to send it again: the server's own word, or that nothing of it was written.
+// Classify returns the class of a command that must run at most once and failed with err. It is retryable only if it
+// provably did not run: the server said so, or nothing of it was written.
 func Classify(err error, written bool) (c Class) {
 	if err == nil { // first, as what follows allocates
 		return Class{kind: classAnswered, Outcome: outbound.Answered, State: backend.ServerUp}

@@ -13,7 +13,7 @@ import (
 // Codec puts checks into commands, and reads the replies. Its methods may be called by any number of goroutines, those
 // that are given a Request or a Batch by the one that has it.
 type Codec interface {
-	// Encode appends to text what is sent of a check, and lets the request's empty State have it: at least its key.
+	// Encode appends a check's key and payload to text, and sets them in the request's State, which is empty.
 	Encode(text []byte, c *backend.Check, r *Request) []byte
 	// Write adds the commands of requests to a batch. They lead to one server.
 	Write(b *Batch, requests []*Request)
@@ -74,7 +74,7 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	if len(items) != c.requests {
 		return Final, errUnreadable
 	}
-	text, ok := items[r.State.item].(string)
+	text, ok := items[r.State.index].(string)
 	if !ok {
 		return Final, errUnreadable
 	}

@@ -67,13 +67,13 @@ func (c *Command) reset(deadline time.Time, args ...any) {
 	c.args = append(c.args[:0], args...)
 }
 
-// call makes a command the call of a script for requests at a time.
+// call sets the command to a call of the script for these requests, with a time for the script.
 func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.mode, c.requests = mode, len(requests)
 	c.indexes, c.payloads = c.indexes[:0], c.payloads[:0]
 	c.args = append(c.args, mode.Command, mode.Name, len(requests))
 	for i, r := range requests {
-		r.State.Command, r.State.item = c, i
+		r.State.Command, r.State.index = c, i
 		c.args = append(c.args, (*Blob)(&r.State.Key))
 		c.indexes = append(c.indexes, c.indexOf(&r.State.Payload))
 	}
@@ -99,14 +99,14 @@ type Blob []byte
 // MarshalBinary gives the bytes themselves.
 func (b *Blob) MarshalBinary() ([]byte, error) { return *b, nil }
 
-// CutTail returns text, and its tail from an index on, which stays valid when text grows.
+// CutTail returns text, and its tail from an index on. Appending to text does not change the tail.
 func CutTail(text []byte, from int) ([]byte, Blob) { return text, text[from:len(text):len(text)] }
 
 // lateReply is how long after its callers have left an answer is still read.
 const lateReply = 10 * time.Millisecond
 
-// commandContext gives a new connection the store's timeout, and a written command until shortly after its callers
-// leave. So a slow greeting still gets a connection, and a reply that is just too late costs none.
+// commandContext gives a new connection the store's timeout, and a written command the time until shortly after its
+// callers leave. So a slow handshake does not fail, and a reply that is slightly late does not cost the connection.
 type commandContext struct {
 	context.Context
 	command *Command

@@ -22,8 +22,8 @@ const (
 	minProbeGap = time.Second
 	// maxProbeGap is the longest time between probes while a server is away.
 	maxProbeGap = 5 * time.Second
-	// calmProbeGap is about the time between probes while nothing is wrong.
-	calmProbeGap = 10 * time.Minute
+	// healthyProbeGap is the longest time between probes while all servers are healthy; the shortest is half of it.
+	healthyProbeGap = 10 * time.Minute
 )
 
 // Probe checks that a server can do its work. Its error names the remedy.
@@ -36,17 +36,17 @@ type health struct {
 	servers func(context.Context) ([]topology.Server, error)
 	probe   Probe
 	config  topology.Config
-	began   time.Time
+	started time.Time
 
 	ctx       context.Context // until Close
 	stop      context.CancelFunc
 	done      sync.WaitGroup
 	wake      chan struct{} // has a token if a check contradicted the last probe
 	unhealthy atomic.Bool   // a server was away at the last probe
-	everUp    atomic.Bool   // a server has shown once that it can count
+	everUp    atomic.Bool   // a server could count at least once
 	lastErr   atomic.Pointer[error]
-	awaited   context.Context // ends once a server can count, or GiveUp is over
-	endAwait  context.CancelFunc
+	ready     context.Context // ends once a server can count, or GiveUp is over
+	setReady  context.CancelFunc
 
 	found atomic.Pointer[map[string]status] // of each server, and of their list, by the last probe; nil before begin
 }
@@ -56,14 +56,14 @@ var errNotProbed = errors.New("redis has not been asked yet whether it can count
 func newHealth(s *topology.Servers, changed func()) *health {
 	h := &health{servers: s.All, config: s.Config, changed: changed, wake: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.awaited, h.endAwait = context.WithCancel(context.Background())
+	h.ready, h.setReady = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
 	return h
 }
 
-// begin begins to probe the servers in the background, until end.
-func (h *health) begin(probe Probe) {
-	h.probe, h.began = probe, time.Now()
+// start begins to probe the servers in the background, until end.
+func (h *health) start(probe Probe) {
+	h.probe, h.started = probe, time.Now()
 	h.lastErr.Store(&errNotProbed)
 	h.found.Store(new(map[string]status))
 	h.done.Go(func() { h.run(h.ctx) })
@@ -78,7 +78,7 @@ func (h *health) await(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-h.awaited.Done():
+	case <-h.ready.Done():
 		if h.everUp.Load() {
 			return nil
 		}
@@ -112,11 +112,11 @@ func (h *health) run(ctx context.Context) {
 			return
 		}
 		next := time.Now().Add(min(minProbeGap, h.config.ProbePause)) // at the earliest
-		if h.note(found, err) {
+		if h.update(found, err) {
 			pause = h.config.ProbePause
 		}
-		if h.everUp.Load() || h.config.GiveUp > 0 && time.Since(h.began) >= h.config.GiveUp {
-			h.endAwait()
+		if h.everUp.Load() || h.config.GiveUp > 0 && time.Since(h.started) >= h.config.GiveUp {
+			h.setReady()
 		}
 		h.wait(ctx, pause)
 		select {
@@ -131,14 +131,14 @@ func (h *health) run(ctx context.Context) {
 	}
 }
 
-// wait waits for the next probe: while all servers can count, until a check gets no answer, or calmProbeGap; else for
-// about a pause, or until a check gets an answer. The last probe is when GiveUp is over.
+// wait waits until the next probe. While all servers are healthy, that is when a check gets no answer, or after
+// healthyProbeGap; else when a check gets an answer, after about pause, or when GiveUp is over.
 func (h *health) wait(ctx context.Context, pause time.Duration) {
 	if !h.unhealthy.Load() {
-		pause = calmProbeGap
+		pause = healthyProbeGap
 	}
 	pause = pause/2 + rand.N(pause/2+1)
-	if rest := h.config.GiveUp - time.Since(h.began); h.unhealthy.Load() && h.config.GiveUp > 0 && rest > 0 {
+	if rest := h.config.GiveUp - time.Since(h.started); h.unhealthy.Load() && h.config.GiveUp > 0 && rest > 0 {
 		pause = min(pause, rest)
 	}
 	select {
@@ -187,8 +187,8 @@ func (h *health) probeAll(ctx context.Context) ([]probeResult, error) {
 	return found, nil
 }
 
-// note keeps the findings, and reports whether they differ from the last ones. err is that of the list of servers.
-func (h *health) note(found []probeResult, err error) (changed bool) {
+// update stores the results of a probe, and reports whether they changed. err is that of listing the servers.
+func (h *health) update(found []probeResult, err error) (changed bool) {
 	up, failed := 0, []error(nil)
 	known := *h.found.Load()
 	now := make(map[string]status, len(found)+1)

@@ -41,7 +41,7 @@ func watched(t *testing.T, on *listed, c topology.Config, probe func(name string
 	}
 	h := newHealth(servers, func() {})
 	h.servers = on.servers
-	h.begin(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
+	h.start(func(_ context.Context, one topology.Server) error { return probe(one.Name) })
 	t.Cleanup(h.end)
 	return h, log
 }

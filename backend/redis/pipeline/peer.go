@@ -11,37 +11,37 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Request is a question to the server that owns a key, mostly a check.
-type Request = outbound.Request[Query]
+// Request is a request to the server that owns a key, mostly a check.
+type Request = outbound.Request[RequestState]
 
-// Query is the state of a request.
-type Query struct {
-	topology.At
+// RequestState is the state of a request.
+type RequestState struct {
+	topology.Destination
 	Route Route
 	class Class
 	err   error // why there is no answer
 
 	// For its Codec:
 
-	Payload Blob     // what is asked about the key
-	Command *Command // what carries the request now; nil if nothing was sent
-	Counted bool     // it has its answer, so what it still has to send is sent though its caller has left
-	Own     any      // what else the codec knows of it
+	Payload    Blob     // what is asked about the key
+	Command    *Command // what carries the request now; nil if nothing was sent
+	Counted    bool     // it has its answer, so what it still has to send is sent though its caller has left
+	CodecState any      // the codec's own
 
 	// Of a call of a script:
 
-	item  int // its place among the requests of the command
+	index int // among the requests of the command
 	reply string
 }
 
 // written reports whether the server may have seen the request.
-func (q *Query) written() bool { return q.Counted || q.Command != nil && q.Command.Written }
+func (q *RequestState) written() bool { return q.Counted || q.Command != nil && q.Command.Written }
 
 // engineCodec is how the engine sees a pipeline.
 type engineCodec struct{ *Pipeline }
 
-func (p engineCodec) Encode(text []byte, c *backend.Check, r *Request) ([]byte, *outbound.Queue[Query], error) {
-	r.State = Query{}
+func (p engineCodec) Encode(text []byte, c *backend.Check, r *Request) ([]byte, *outbound.Queue[RequestState], error) {
+	r.State = RequestState{}
 	text = p.codec.Encode(text, c, r)
 	one, err := p.owner(r.State.Key)
 	if err != nil {
@@ -56,8 +56,8 @@ func (p engineCodec) Decode(r *Request, c *backend.Check) (backend.Decision, err
 }
 
 // Reopen returns a new queue in place of one that was idle.
-func (p engineCodec) Reopen(closed *outbound.Queue[Query]) (*outbound.Queue[Query], error) {
-	one, err := p.peer(closed.State.(*goredis.Client))
+func (p engineCodec) Reopen(closed *outbound.Queue[RequestState]) (*outbound.Queue[RequestState], error) {
+	one, err := p.peer(closed.PeerState.(*goredis.Client))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (engineCodec) ReasonOf(cause error) backend.Reason { return Classify(cause,
 type peer struct {
 	pipeline *Pipeline
 	client   *goredis.Client
-	server   *outbound.Server[Query]
+	server   *outbound.Server[RequestState]
 	meter    Meter
 }
 
@@ -78,7 +78,7 @@ func newPeer(p *Pipeline, client *goredis.Client) *peer {
 	one := &peer{pipeline: p, client: client}
 	// A batch that waits for a connection cannot take what arrives meanwhile.
 	one.server = p.engine.Open(p.servers.NameOf(client), one, 1, min(maxOut, client.Options().PoolSize))
-	one.server.Queues[0].State = client
+	one.server.Queues[0].PeerState = client
 	if p.meter != nil {
 		one.meter = p.meter(one.server.Name)
 	}
@@ -110,15 +110,15 @@ func (p *peer) Pings() (ping func(context.Context) (outbound.Outcome, error), en
 // pings is a series of PINGs.
 type pings struct {
 	*peer
-	on *goredis.Client // nil without a connection
+	conn *goredis.Client // nil without a connection
 }
 
 // ping sends PING, on a new connection if there is none. Its error means no connection, no PONG in time, or a server
 // that is not ready to count; any other reply is as good as PONG.
 func (s *pings) ping(ctx context.Context) (o outbound.Outcome, err error) {
 	o = outbound.Answered
-	if s.on == nil {
-		s.on = topology.NewPingClient(s.client, outbound.DialTimeout)
+	if s.conn == nil {
+		s.conn = topology.NewPingClient(s.client, outbound.DialTimeout)
 		o, err = s.send(ctx, outbound.DialTimeout)
 	}
 	if o == outbound.Answered {
@@ -126,7 +126,7 @@ func (s *pings) ping(ctx context.Context) (o outbound.Outcome, err error) {
 	}
 	if o != outbound.Answered && ctx.Err() == nil {
 		s.pipeline.servers.Reload()
-		if topology.Left(s.client) {
+		if topology.Closed(s.client) {
 			s.pipeline.retire(time.Now())
 		}
 	}
@@ -136,7 +136,7 @@ func (s *pings) ping(ctx context.Context) (o outbound.Outcome, err error) {
 func (s *pings) send(ctx context.Context, timeout time.Duration) (outbound.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client := s.on
+	client := s.conn
 	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
 	err := client.Ping(ctx).Err()
 	switch o := Classify(err, true).Outcome; o {
@@ -151,15 +151,15 @@ func (s *pings) send(ctx context.Context, timeout time.Duration) (outbound.Outco
 
 // end closes the connection.
 func (s *pings) end() {
-	if s.on != nil {
-		_ = s.on.Close() // it was for this only
-		s.on = nil
+	if s.conn != nil {
+		_ = s.conn.Close() // it was for this only
+		s.conn = nil
 	}
 }
 
 // disconnect closes the connections that lead to a replica, where new ones may lead to the primary.
 func (p *peer) disconnect() {
-	ctx, cancel := context.WithTimeout(p.server.Life(), outbound.PingTimeout)
+	ctx, cancel := context.WithTimeout(p.server.Context(), outbound.PingTimeout)
 	defer cancel()
 	topology.Disconnect(ctx, p.client)
 }

@@ -1,4 +1,4 @@
-// Package pipeline brings questions to Redis servers, each at most once unless its reply proves that it did not run.
+// Package pipeline sends requests to Redis servers, each at most once unless its reply proves that it did not run.
 //
 // Checks go by package outbound: a batch leaves when none is out, or 1 ms after the last one. A [Codec] puts them into
 // commands. Commands that may run twice go without a queue, by Do, Run and Ask.
@@ -26,7 +26,7 @@ const (
 
 // Pipeline decides checks on servers. Its methods may be called by any number of goroutines.
 type Pipeline struct {
-	engine  *outbound.Engine[Query]
+	engine  *outbound.Engine[RequestState]
 	servers *topology.Servers
 	codec   Codec
 	script  *Script // nil where none is needed
@@ -58,13 +58,13 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, stopping: make(chan struct{})}
 	p.engine = outbound.New(outbound.Config{
 		ErrUnavailable: ErrUnavailable, Timeout: servers.Config.Timeout, Pace: pace, Trace: trace}, engineCodec{p})
-	p.health = newHealth(servers, p.engine.Tell)
-	servers.OnNodeChange(p.engine.Tell)
+	p.health = newHealth(servers, p.engine.Broadcast)
+	servers.OnNodeChange(p.engine.Broadcast)
 	return p
 }
 
-// Watch begins to probe the servers in the background, until Close.
-func (p *Pipeline) Watch(probe Probe) { p.health.begin(probe) }
+// StartProbes starts to probe the servers in the background, until Close.
+func (p *Pipeline) StartProbes(probe Probe) { p.health.start(probe) }
 
 // Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
 // run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
@@ -125,9 +125,9 @@ func (p *Pipeline) retire(now time.Time) {
 	defer p.peersMu.Unlock()
 	for client, one := range p.peers.Range {
 		one := one.(*peer)
-		if one.server.Retire(now, func() bool { return topology.Left(one.client) }) {
+		if one.server.Retire(now, func() bool { return topology.Closed(one.client) }) {
 			p.peers.Delete(client)
-			p.engine.Tell()
+			p.engine.Broadcast()
 			if one.meter != nil {
 				one.meter.Gone()
 			}
@@ -197,9 +197,9 @@ func (p *Pipeline) Await(ctx context.Context) error { return p.health.await(ctx)
 // Notify is that of [backend.Health].
 func (p *Pipeline) Notify(c chan<- struct{}) { p.engine.Notify(c) }
 
-// Servers returns the state of each server by its name, as the last probe found it, with what checks have shown since;
-// before it has found any, one that is away. But for a node of a ring, the loss of a server that gets no checks may go
-// unnoticed for ten minutes.
+// Servers returns the state of each server by its name, from the last probe and the checks since then. Before the first
+// probe it returns one server, away. The loss of a server without checks may go unnoticed for ten minutes, unless it is
+// a node of a ring.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
 	found := p.health.found.Load()

@@ -24,12 +24,12 @@ const (
 
 // Do sends a command that may run twice until it is answered, for five seconds. A nil answer is nil. Its error
 // names the server and the remedy.
-func Do(ctx context.Context, s *topology.Servers, at topology.At, command ...any) (any, error) {
+func Do(ctx context.Context, s *topology.Servers, at topology.Destination, command ...any) (any, error) {
 	return run(ctx, s, at, nil, command)
 }
 
 // Run is Do for a script.
-func Run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, keys []string, args ...any) (Reply, error) {
+func Run(ctx context.Context, s *topology.Servers, at topology.Destination, script *Script, keys []string, args ...any) (Reply, error) {
 	command := []any{"evalsha", script.sha, len(keys)}
 	for _, k := range keys {
 		command = append(command, k)
@@ -42,7 +42,7 @@ func Run(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 	return reply, err
 }
 
-func run(ctx context.Context, s *topology.Servers, at topology.At, script *Script, command []any) (any, error) {
+func run(ctx context.Context, s *topology.Servers, at topology.Destination, script *Script, command []any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
 	c := goredis.NewCmd(ctx, command...)
@@ -60,15 +60,15 @@ func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmde
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
 	defer cancel()
-	if err := ask(ctx, p.servers, topology.At{Key: []byte(key)}, nil, commands...); err != nil {
+	if err := ask(ctx, p.servers, topology.Destination{Key: []byte(key)}, nil, commands...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
 
 // ask sends commands that may run twice to one server, until it answers all of them or ctx's deadline.
-func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Script, commands ...goredis.Cmder) error {
-	r := &Request{State: Query{At: at}}
+func ask(ctx context.Context, s *topology.Servers, at topology.Destination, script *Script, commands ...goredis.Cmder) error {
+	r := &Request{State: RequestState{Destination: at}}
 	if err := r.State.findOwner(s); err != nil {
 		return err
 	}
@@ -81,11 +81,11 @@ func ask(ctx context.Context, s *topology.Servers, at topology.At, script *Scrip
 
 // repeatable is the transport of commands that may run twice.
 type repeatable struct {
-	servers  *topology.Servers
-	commands []goredis.Cmder
-	failed   string // the name of the command that had no answer last
-	lost     int    // answers
-	err      error
+	servers     *topology.Servers
+	commands    []goredis.Cmder
+	failed      string // the name of the command that had no answer last
+	lostReplies int    // lost so far
+	err         error
 }
 
 func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Request) {
@@ -106,8 +106,8 @@ func (t *repeatable) exchange(ctx context.Context, route Route, requests []*Requ
 	t.failed = t.commands[at].Name()
 	r.State.err = t.commands[at].Err()
 	r.State.class = Classify(r.State.err, true)
-	if !topology.IsReply(r.State.err) && t.lost+1 < maxLostReplies { // unlike a check it may run twice
-		t.lost++
+	if !topology.IsReply(r.State.err) && t.lostReplies+1 < maxLostReplies { // unlike a check it may run twice
+		t.lostReplies++
 		r.State.class.kind = classRetryable
 	}
 }

@@ -47,55 +47,55 @@ type retry struct {
 
 // send sends requests, in their order, until each is answered or given up. It does not pause beyond the deadline of
 // the last caller, nor after stop is closed. ctx bounds each exchange.
-func (s *retry) send(ctx context.Context, requests []*Request, deadline time.Time, stop <-chan struct{}) {
-	s.open = append(s.open[:0], requests...)
+func (rt *retry) send(ctx context.Context, requests []*Request, deadline time.Time, stop <-chan struct{}) {
+	rt.open = append(rt.open[:0], requests...)
 	for try := 1; ; try++ {
-		s.exchange(ctx)
-		if len(s.open) == 0 {
+		rt.exchange(ctx)
+		if len(rt.open) == 0 {
 			return
 		}
-		if try == s.maxTries || !s.pause(try, deadline, stop) {
+		if try == rt.maxTries || !rt.pause(try, deadline, stop) {
 			break
 		}
-		s.reroute(ctx)
+		rt.reroute(ctx)
 	}
-	for _, r := range s.open {
-		s.transport.done(r, r.State.err)
+	for _, r := range rt.open {
+		rt.transport.done(r, r.State.err)
 	}
 }
 
 // exchange sends each open request once, by its route. Those that may be sent again stay open.
-func (s *retry) exchange(ctx context.Context) {
-	todo := s.open
-	s.open, s.scratch = s.scratch[:0], todo
+func (rt *retry) exchange(ctx context.Context) {
+	todo := rt.open
+	rt.open, rt.scratch = rt.scratch[:0], todo
 	for len(todo) > 0 {
 		route, rest := todo[0].State.Route, todo[:0]
-		s.sameRoute = s.sameRoute[:0]
+		rt.sameRoute = rt.sameRoute[:0]
 		for _, r := range todo {
 			if r.State.Route == route {
-				s.sameRoute = append(s.sameRoute, r)
+				rt.sameRoute = append(rt.sameRoute, r)
 			} else {
 				rest = append(rest, r)
 			}
 		}
 		todo = rest
 		if route.Client != nil {
-			s.transport.exchange(ctx, route, s.sameRoute)
+			rt.transport.exchange(ctx, route, rt.sameRoute)
 		}
-		for _, r := range s.sameRoute {
+		for _, r := range rt.sameRoute {
 			if r.State.class.kind == classAnswered || r.State.class.kind == classFinal {
-				s.transport.done(r, r.State.err)
+				rt.transport.done(r, r.State.err)
 			} else {
-				s.open = append(s.open, r)
+				rt.open = append(rt.open, r)
 			}
 		}
 	}
 }
 
 // pause waits before what is open is sent again, if need be. It reports whether there is time for it.
-func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
+func (rt *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
-	for _, r := range s.open {
+	for _, r := range rt.open {
 		needed = needed || r.State.class.kind == classRetryable || r.State.class.loading()
 	}
 	if !needed {
@@ -114,32 +114,32 @@ func (s *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 }
 
 // reroute gives the open requests their next routes, and ends those that have none.
-func (s *retry) reroute(ctx context.Context) {
-	todo := s.open
-	s.open = s.open[:0]
+func (rt *retry) reroute(ctx context.Context) {
+	todo := rt.open
+	rt.open = rt.open[:0]
 	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
 	for _, r := range todo {
-		if err := s.nextRoute(ctx, r, repaired); err != nil {
-			s.transport.done(r, err)
+		if err := rt.nextRoute(ctx, r, repaired); err != nil {
+			rt.transport.done(r, err)
 		} else {
-			s.open = append(s.open, r)
+			rt.open = append(rt.open, r)
 		}
 	}
 }
 
-func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
+func (rt *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
 	client, class := r.State.Route.Client, r.State.class
 	_, known := repaired[client]
 	switch {
 	case class.kind == classContinue:
 		return nil
-	case class.kind == classNoScript && s.script != nil:
+	case class.kind == classNoScript && rt.script != nil:
 		if !known {
-			repaired[client] = s.script.reload(ctx, client)
+			repaired[client] = rt.script.reload(ctx, client)
 		}
 		return repaired[client]
 	case class.kind == classMoved, class.kind == classAsk:
-		named, err := s.servers.Redirected(client, class.addr, class.kind == classMoved)
+		named, err := rt.servers.Redirected(client, class.addr, class.kind == classMoved)
 		if err != nil {
 			return fmt.Errorf("%w: %w", err, r.State.err)
 		}
@@ -148,17 +148,17 @@ func (s *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis
 	}
 	if !known && client != nil {
 		repaired[client] = nil
-		s.servers.Reload()
+		rt.servers.Reload()
 		if class.kind == classReadOnly {
 			topology.Disconnect(ctx, client)
 		}
 	}
-	return r.State.findOwner(s.servers)
+	return r.State.findOwner(rt.servers)
 }
 
 // findOwner gives a request the route to its owner. Until a cluster is known there is none: the request is retryable.
-func (q *Query) findOwner(servers *topology.Servers) error {
-	owner, err := servers.Locate(q.At)
+func (q *RequestState) findOwner(servers *topology.Servers) error {
+	owner, err := servers.Locate(q.Destination)
 	q.Route = Route{Client: owner}
 	if errors.Is(err, topology.ErrUnknownCluster) {
 		q.class, q.err = Class{kind: classRetryable}, err

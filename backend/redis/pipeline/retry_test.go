@@ -26,7 +26,7 @@ func TestServersReachTheOwnerOfAKey(t *testing.T) {
 				t.Errorf("the nodes are %v: only a ring has names for them", nodes)
 			}
 			for i, key := range []string{"weir:{a}", "weir:{b}", "weir:{c}", "weir:{d}"} {
-				at := topology.At{Key: []byte(key)}
+				at := topology.Destination{Key: []byte(key)}
 				if kind == topology.Ring {
 					at.Node = nodes[i%len(nodes)]
 				}
@@ -59,12 +59,12 @@ func TestServersNeverRemapARing(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Ring(t, 2)
 	s := connected(t, topology.Config{Type: topology.Ring, URL: nodes[0].Addr + "," + nodes[1].Addr, Timeout: 200 * time.Millisecond, Fixed: true})
-	if _, err := Do(t.Context(), s, topology.At{Key: []byte("a"), Node: "elsewhere:1"}, "ping"); err == nil ||
+	if _, err := Do(t.Context(), s, topology.Destination{Key: []byte("a"), Node: "elsewhere:1"}, "ping"); err == nil ||
 		!strings.Contains(err.Error(), `no node "elsewhere:1"`) {
 		t.Errorf("a node that is not in the ring: %v, want an error that names it", err)
 	}
 	nodes[0].Kill()
-	_, err := Do(t.Context(), s, topology.At{Key: []byte("a"), Node: nodes[0].Addr}, "set", "a", "1")
+	_, err := Do(t.Context(), s, topology.Destination{Key: []byte("a"), Node: nodes[0].Addr}, "set", "a", "1")
 	if err == nil || !strings.Contains(err.Error(), nodes[0].Addr) {
 		t.Errorf("a node that is away: %v, want an error that names it", err)
 	}

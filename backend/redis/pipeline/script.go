@@ -36,8 +36,8 @@ type CallMode struct {
 	until   time.Time // functions are not used, as they were foreign
 }
 
-// DistrustTime is how long functions are not used on a server where they were foreign: who replaces and restores them in
-// turns is called in none of them, and what a large library costs to compare is paid once.
+// DistrustTime is how long functions are not used on a server after a foreign one was found. So a function that is replaced
+// and restored again and again is not called, and a large library is not compared often.
 const DistrustTime = 10 * time.Minute
 
 // uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call
@@ -46,8 +46,8 @@ const DistrustTime = 10 * time.Minute
 var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
 	"OOM |NOREPLICAS |MISCONF )")
 
-// Full reports whether the library is not used because the server takes no writes now.
-func (m CallMode) Full() bool { return m.Refused != nil && topology.TakesNoWrites(m.Refused) }
+// TakesNoWrites reports whether the library is not used because the server takes no writes now.
+func (m CallMode) TakesNoWrites() bool { return m.Refused != nil && topology.TakesNoWrites(m.Refused) }
 
 // classify is the function Classify for a call of the script in this mode.
 func (m CallMode) classify(err error, written bool) Class {
@@ -162,17 +162,17 @@ func (s *Script) compareLibrary(ctx context.Context, client *goredis.Client) (fo
 
 // CompareLibraries compares the script's library on each server that is asked, for five seconds at most, and tells how
 // the script is called where it was replaced.
-func (p *Pipeline) CompareLibraries(ctx context.Context, now time.Time, tell func(server string, mode CallMode)) {
+func (p *Pipeline) CompareLibraries(ctx context.Context, now time.Time, report func(server string, mode CallMode)) {
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
 	var running sync.WaitGroup
 	for _, one := range p.peers.Range {
-		running.Go(func() { one.(*peer).compareLibrary(ctx, now, tell) })
+		running.Go(func() { one.(*peer).compareLibrary(ctx, now, report) })
 	}
 	running.Wait()
 }
 
-func (p *peer) compareLibrary(ctx context.Context, now time.Time, tell func(server string, mode CallMode)) {
+func (p *peer) compareLibrary(ctx context.Context, now time.Time, report func(server string, mode CallMode)) {
 	s, replaced := p.pipeline.script, error(nil)
 	mode := s.lastMode(p.client)
 	if mode.Command == "fcall" && p.server.Away() == nil {
@@ -180,7 +180,7 @@ func (p *peer) compareLibrary(ctx context.Context, now time.Time, tell func(serv
 	}
 	if replaced != nil || mode.Foreign != "" && !now.Before(mode.until) {
 		if mode, err := s.load(ctx, p.client, now); err == nil || mode.Foreign != "" {
-			tell(p.server.Name, mode)
+			report(p.server.Name, mode)
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// What follows is all that this package knows of single algorithms, but for their parts of the script: a new one has a
-// line in each.
+// This file has all that depends on the algorithm, besides its part of the script. A new algorithm needs a line in each
+// declaration.
 
-// algorithms are their parts of the script, but for those of sliding windows, which are made only for who has them.
+// algorithms are their parts of the script, except for sliding windows, which the script makes only when one is used.
 var algorithms = []string{"fixed_window", "token_bucket", "sliding_log"}
 
 // step returns what the script counts a limit by: the width of its finest bucket in microseconds, or, of a token bucket,

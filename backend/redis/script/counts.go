@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// layout returns how long the header of a window is before what it tells of leases, and where its live bucket is.
+// layout returns the size of a window's header without the part about leases, and the offset of its live bucket.
 func layout(l *descriptors.Limit) (size, live int) {
 	if l.Algorithm == descriptors.FixedWindow {
 		return 2 * 7, 0
@@ -56,9 +56,8 @@ func buckets(fields map[string]string, l *descriptors.Limit, now window.Instant)
 	return out
 }
 
-// countChunks counts the finest buckets of a limit from oldest to newest, given their numbers. Of the finer chunks only
-// those count whose bucket above does: others are left over. The newest coarse bucket always does, as it is not written
-// yet.
+// countChunks counts the finest buckets of a limit from oldest to newest, given their numbers. A finer chunk counts only
+// if the bucket above it has hits; others are garbage. The newest coarse bucket always counts, as it is not written yet.
 func countChunks(fields map[string]string, l *descriptors.Limit, oldest, newest int64, count func(int64, uint64)) {
 	levels := l.Levels()
 	top := len(levels) - 1

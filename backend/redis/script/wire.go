@@ -106,10 +106,10 @@ func append56(dst []byte, v uint64) []byte {
 	return append(dst, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48))
 }
 
-// The lengths of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count
-// before, ResetIn, and RetryIn if the check is denied. Where an allowed one has filled a limit there is NextIn, and
-// where leases kept a refund from hits what still counts; and a byte more to tell it from a denial. What is answered
-// about leases stands behind it: the hits granted or returned, the identity of the key's state, and the moment.
+// The sizes of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count before,
+// ResetIn, and RetryIn of a denied check. An allowed check that filled a limit has NextIn instead, and a refund that
+// leases kept from hits has the remaining count; both end with one more byte, unlike a denial. The answer about leases
+// follows: the hits granted or returned, the identity of the key's state, and the time.
 const (
 	allowedSize = 1 + 2*8
 	deniedSize  = 1 + 3*8

@@ -49,7 +49,7 @@ func (l *login) credentials(context.Context) (user, password string, err error) 
 	return l.user, l.password, nil
 }
 
-// read needs l.mu, once others know l.
+// read reads the file. The caller holds mu.
 func (l *login) read() error {
 	content, err := regular.ReadFile(l.file)
 	if err != nil {

@@ -21,7 +21,7 @@ type cluster struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 
-	refused    sync.Once
+	logOnce    sync.Once
 	known      atomic.Bool // the map has been read once
 	refreshing atomic.Bool
 
@@ -99,7 +99,7 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Left(old) })
+	maps.DeleteFunc(c.nodes, func(_ string, old *goredis.Client) bool { return Closed(old) })
 	total := len(c.nodes) - len(c.unmapped)
 	for addr := range named {
 		if c.nodes[addr] == nil {
@@ -111,8 +111,8 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	}
 	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
 		from, len(named), total, maxNodes)
-	c.refused.Do(func() {
-		c.Log.Error("the map of a cluster cannot be used: the one before holds, if there is one", "error", err,
+	c.logOnce.Do(func() {
+		c.Log.Error("unusable slot map of a cluster; keeping the last one", "error", err,
 			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
 	})
 	return err
@@ -172,7 +172,7 @@ func (c *cluster) clientAt(from *goredis.Client, addr string) (*goredis.Client, 
 	if c.closed {
 		return nil, goredis.ErrClosed
 	}
-	if node := c.nodes[addr]; node != nil && !Left(node) {
+	if node := c.nodes[addr]; node != nil && !Closed(node) {
 		return node, nil
 	}
 	target := c.template

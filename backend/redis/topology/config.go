@@ -120,7 +120,7 @@ type Config struct {
 	// NodeLoss is for Ring only, Remap by default.
 	NodeLoss NodeLoss
 
-	// Fixed is for Ring only: the nodes are those of the URL at the start, and none is ever lost. An [At] may name one.
+	// Fixed is for Ring only: the nodes are those of the URL at the start, and none is ever lost. An [Destination] may name one.
 	Fixed bool
 
 	// ProbePause is the pause between probes while no server can count. It doubles up to LongestProbePause.

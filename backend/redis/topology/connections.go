@@ -14,7 +14,7 @@ type Connections struct {
 
 // Open returns how many are open now.
 func (c *Connections) Open() uint64 {
-	closed := c.Closed.Load() // first: what is opened meanwhile is no less open for it
+	closed := c.Closed.Load() // read first, so that the difference is never negative
 	return c.Opened.Load() - closed
 }
 
@@ -42,7 +42,7 @@ type countedConn struct {
 // Read reads what comes, unless it is damaged: then the connection ends.
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if damaged := c.replies.follow(p[:n]); damaged != nil {
+	if damaged := c.replies.scan(p[:n]); damaged != nil {
 		return 0, damaged // go-redis closes what it cannot read
 	}
 	return n, err

@@ -173,9 +173,9 @@ func (c failedConn) SetDeadline(time.Time) error      { return nil }
 func (c failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (c failedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Left reports whether a server has left for good: its client is closed, which go-redis does a minute after a node has
-// left the cluster. go-redis checks that before it checks the context, so nothing is sent.
-func Left(client *goredis.Client) bool {
+// Closed reports whether a client is closed. go-redis closes it a minute after its node has left the cluster. Ping checks
+// that before it checks the context, so nothing is sent.
+func Closed(client *goredis.Client) bool {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)

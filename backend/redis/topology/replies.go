@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// What a reply may announce: go-redis allocates all of it at once, to any depth. The longest replies are the history's,
-// some megabytes. Elements are those that have not come, and a list counts as four more.
+// The most that a reply may announce: go-redis allocates it at once, to any depth. The longest replies are the history's,
+// some megabytes. maxElements bounds the elements still to come, plus four for each list.
 const maxLine, maxText, maxElements = 64 << 10, 16 << 20, 1 << 18
 
 // errDamaged is why a connection is closed whose other side does not speak like a Redis.
@@ -22,8 +22,8 @@ type replies struct {
 	elements, lists int  // of this reply: those that have not come, all
 }
 
-// follow reads on. After an error it is of no more use.
-func (r *replies) follow(p []byte) error {
+// scan checks the next bytes. After an error it must not be called again.
+func (r *replies) scan(p []byte) error {
 	for len(p) > 0 {
 		if n := min(r.text, len(p)); n > 0 {
 			p, r.text = p[n:], r.text-n

@@ -99,10 +99,10 @@ func TestFragmentedRepliesPass(t *testing.T) {
 	} {
 		for cut := 0; cut <= len(reply); cut += 1 + len(reply)/1000*50 {
 			var r replies
-			if err := r.follow([]byte(reply[:cut])); err != nil {
+			if err := r.scan([]byte(reply[:cut])); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if err := r.follow([]byte(reply[cut:])); err != nil {
+			if err := r.scan([]byte(reply[cut:])); err != nil {
 				t.Fatalf("%s, cut after %d bytes: %v", name, cut, err)
 			}
 			if r.line != 0 || r.text != 0 || r.elements != 0 {

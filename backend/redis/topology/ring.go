@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// Each node gets a PING every heartbeatInterval, and has heartbeatTimeout to answer.
-	heartbeatInterval = 500 * time.Millisecond
-	heartbeatTimeout  = 250 * time.Millisecond
+	// Each node gets a PING every pingInterval, and has pingTimeout to answer.
+	pingInterval = 500 * time.Millisecond
+	pingTimeout  = 250 * time.Millisecond
 	// maxMissed is how many PINGs in a row a node misses before it counts as lost.
 	maxMissed = 3
 )
@@ -32,11 +32,11 @@ type ring struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex // of changes
-	nodes   []*node
-	retired []*node                 // have left, and may still answer what was sent
-	placed  atomic.Pointer[[]*node] // the nodes that keys are placed on
-	changed []func()                // are called when others are
+	mu       sync.Mutex // of changes
+	nodes    []*node
+	retired  []*node                 // have left, and may still answer what was sent
+	owners   atomic.Pointer[[]*node] // the nodes that keys are placed on
+	onChange []func()                // called after owners has changed
 }
 
 // node is a server of a ring.
@@ -96,7 +96,7 @@ func (r *ring) newNode(t target) *node {
 	}
 	ctx, leave := context.WithCancel(r.ctx)
 	if n.leave = leave; !r.Fixed {
-		r.running.Go(func() { r.watch(ctx, n) })
+		r.running.Go(func() { r.sendPings(ctx, n) })
 	}
 	return n
 }
@@ -121,8 +121,8 @@ func (r *ring) placeKeys() {
 			nodes = append(nodes, n)
 		}
 	}
-	r.placed.Store(&nodes)
-	for _, f := range r.changed {
+	r.owners.Store(&nodes)
+	for _, f := range r.onChange {
 		f()
 	}
 }
@@ -165,7 +165,7 @@ func score(node, key uint64) uint64 {
 // nodeOf returns the node that a key is placed on, nil if none lives.
 func (r *ring) nodeOf(key []byte) (owner *node) {
 	hash, best := keyHash(key), uint64(0)
-	for _, n := range *r.placed.Load() {
+	for _, n := range *r.owners.Load() {
 		if s := score(n.hash, hash); owner == nil || s > best {
 			owner, best = n, s
 		}
@@ -173,7 +173,7 @@ func (r *ring) nodeOf(key []byte) (owner *node) {
 	return owner
 }
 
-// Rendezvous returns the index of that of some nodes which a key is placed on while all of them live.
+// Rendezvous returns the index of the node that owns a key while all nodes live.
 func Rendezvous(nodes []string, key []byte) (owner int) {
 	hash, best := keyHash(key), uint64(0)
 	for i, name := range nodes {
@@ -216,9 +216,9 @@ func (r *ring) find(match func(*node) bool) *node {
 	return nil
 }
 
-// watch sends a node PINGs until it leaves the ring.
-func (r *ring) watch(ctx context.Context, n *node) {
-	ticker := time.NewTicker(heartbeatInterval)
+// sendPings sends a node PINGs until it leaves the ring.
+func (r *ring) sendPings(ctx context.Context, n *node) {
+	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for {
 		r.ping(ctx, n)
@@ -232,7 +232,7 @@ func (r *ring) watch(ctx context.Context, n *node) {
 
 // ping sends one PING: only a server that answers PONG can count. A loss and a return are logged at one level.
 func (r *ring) ping(ctx context.Context, n *node) {
-	asking, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	asking, cancel := context.WithTimeout(ctx, pingTimeout)
 	err := n.client.Ping(asking).Err()
 	cancel()
 	switch {
@@ -313,12 +313,12 @@ func (r *ring) follow(list string) {
 		switch {
 		case err == nil:
 			if trouble != "" {
-				r.Log.Warn("the file of the ring's nodes can be used again", "file", r.URLFile)
+				r.Log.Warn("file of ring nodes is valid again", "file", r.URLFile)
 			}
 			list, trouble = string(content), ""
 		case err.Error() != trouble:
 			trouble = err.Error()
-			r.Log.Warn("the ring keeps its nodes, as the file of them cannot be used", "file", r.URLFile, "error", err)
+			r.Log.Warn("file of ring nodes is unusable; keeping the last nodes", "file", r.URLFile, "error", err)
 		}
 	}
 }
@@ -333,7 +333,7 @@ func (r *ring) apply(list string) error {
 	r.set(targets)
 	if after := r.names(); !slices.Equal(before, after) {
 		r.losses.Add(1)
-		r.Log.Info("the ring has other nodes", "before", before, "now", after)
+		r.Log.Info("ring nodes changed", "before", before, "now", after)
 	}
 	return nil
 }

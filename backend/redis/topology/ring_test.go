@@ -123,7 +123,7 @@ func TestNodeKeepsItsClientUntilCredentialsChange(t *testing.T) {
 	if _, password, _ := after.Options().CredentialsProviderContext(context.Background()); password != "y" {
 		t.Error("the new client has the old password")
 	}
-	if Left(before) {
+	if Closed(before) {
 		t.Error("the old client was closed at once, under what is on its way")
 	}
 }
@@ -304,7 +304,7 @@ func TestRingFollowsItsFile(t *testing.T) {
 		t.Errorf("what is on its way to a removed node fails: %v", err)
 	}
 	process.Eventually(t, "the removed node is forgotten", func() error {
-		if !Left(removed) {
+		if !Closed(removed) {
 			return errors.New("its connections are open")
 		}
 		return nil
@@ -334,7 +334,7 @@ func TestJoinAddsNodesToAFixedRing(t *testing.T) {
 		if got := fmt.Sprint(n.user, " ", n.password, " ", n.tls, " ", n.db); got != want {
 			t.Errorf("%s is reached with %s, want %s: those of the first node, unless it has its own", name, got, want)
 		}
-		if _, err := s.Locate(At{Node: name}); err != nil {
+		if _, err := s.Locate(Destination{Node: name}); err != nil {
 			t.Error(err)
 		}
 	}

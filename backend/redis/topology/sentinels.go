@@ -41,8 +41,8 @@ func newSentinels(c Config) *sentinels {
 	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
-// watch has every connection checked. The hook of the primary's client takes that away from those to the primary.
-func (s *sentinels) watch(o *goredis.FailoverOptions) *goredis.FailoverOptions {
+// checkConns makes every connection a sentinelConn. The dialHook of the primary's client unwraps those to the primary.
+func (s *sentinels) checkConns(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -103,7 +103,7 @@ func (c *sentinelConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a reply. Of a message that cannot be used it gives nothing.
+// next reads a reply. It returns nothing for a message that cannot be used.
 func (c *sentinelConn) next() ([]byte, error) {
 	raw, words, err := readReply(c.reader)
 	trouble, effect := "", "other sentinels are asked; without any, failure policies decide"
@@ -205,7 +205,7 @@ func (s *sentinels) noteNamed(words []string) bool {
 // warn logs once what is wrong with a sentinel.
 func (s *sentinels) warn(addr, trouble, effect string) {
 	if s.warned.Due(addr+trouble, "", 0) {
-		s.log.Warn("what a sentinel says cannot be used", "sentinel", addr, "trouble", trouble, "effect", effect,
+		s.log.Warn("unusable reply of a sentinel", "sentinel", addr, "trouble", trouble, "effect", effect,
 			"remedy", "see what listens at that address; name working sentinels only in the URL")
 	}
 }

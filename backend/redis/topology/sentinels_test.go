@@ -112,7 +112,7 @@ func TestOversizedClusterMapIsRefused(t *testing.T) {
 			t.Errorf("%v, want the map refused", err)
 		}
 	}
-	if n := strings.Count(log.String(), "the map of a cluster cannot be used"); n != 1 {
+	if n := strings.Count(log.String(), "unusable slot map of a cluster"); n != 1 {
 		t.Errorf("told %d times, want once:\n%s", n, log)
 	}
 }

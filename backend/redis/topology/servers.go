@@ -86,12 +86,12 @@ func (s *Servers) Losses() uint64 { return s.losses.Load() }
 // Redirects reports whether servers send commands on to each other, each by its key: then a command has one key.
 func (s *Servers) Redirects() bool { return s.cluster != nil }
 
-// setCluster is what mends a server that was taken for a single one.
+// setCluster is the remedy if a node of a cluster is configured as a single server.
 const setCluster = "set the type to cluster"
 
 var errMisrouted = errors.New("the server is part of a cluster and another one owns the key")
 
-// Redirected returns the client of the server at addr, to which the server behind from redirects, for good or for once.
+// Redirected returns the client of the server at addr, to which from redirects: by MOVED if forGood, else by ASK.
 func (s *Servers) Redirected(from *goredis.Client, addr string, forGood bool) (*goredis.Client, error) {
 	if s.cluster == nil {
 		return nil, fmt.Errorf("%w: %s", errMisrouted, setCluster)
@@ -124,7 +124,7 @@ func (s *Servers) OnNodeChange(f func()) {
 	if s.ring != nil {
 		s.ring.mu.Lock()
 		defer s.ring.mu.Unlock()
-		s.ring.changed = append(s.ring.changed, f)
+		s.ring.onChange = append(s.ring.onChange, f)
 	}
 }
 
@@ -137,14 +137,14 @@ func (s *Servers) NodeLost(name string) bool {
 	return n != nil && n.missed.Load() >= maxMissed
 }
 
-// At is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
-type At struct {
+// Destination is the server that a request is for: the owner of a key, or a node of a ring with fixed nodes.
+type Destination struct {
 	Key  []byte
 	Node string
 }
 
 // Locate returns the client of the server that a request is for, nil with an error.
-func (s *Servers) Locate(at At) (*goredis.Client, error) {
+func (s *Servers) Locate(at Destination) (*goredis.Client, error) {
 	if at.Node == "" {
 		return s.topology.Owner(at.Key)
 	}

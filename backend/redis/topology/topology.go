@@ -92,7 +92,7 @@ func newSentinel(url string, o *options) (Topology, error) {
 		sentinels = append(sentinels, t.addr)
 	}
 	name := fmt.Sprintf("%s (sentinels %s)", primary, strings.Join(sentinels, ", "))
-	client := goredis.NewFailoverClient(newSentinels(o.Config).watch(o.failover(primary, sentinels, user, password)))
+	client := goredis.NewFailoverClient(newSentinels(o.Config).checkConns(o.failover(primary, sentinels, user, password)))
 	client.AddHook(dialHook{reached: countChanges(o.losses)})
 	return newSingleClient(name, client, o.login), nil
 }

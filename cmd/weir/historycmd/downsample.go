@@ -45,7 +45,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	}
 	progress, stop := c.Start(out.Err, "partitions")
 	progress.Total.Store(history.Partitions)
-	store.Visited = func() { progress.Done.Add(1) }
+	store.OnVisit = func() { progress.Done.Add(1) }
 	err = c.downsample(ctx, store, out.Out)
 	stop()
 	return errors.Join(err, store.Close())

@@ -59,7 +59,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	text := describeLoaded(loaded, time.Since(begin), storeName(&set))
 	if c.DryRun {
-		if loaded.Begun {
+		if loaded.Resumed {
 			text += "Hits that an earlier run of this file counted would not be counted again.\n"
 		}
 		text += "That was a dry run: nothing was counted.\n"
@@ -77,11 +77,11 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		descriptors.Printable(where), took.Round(100*time.Millisecond))
-	if loaded.Alike > 0 {
-		text += fmt.Sprintf("%s rows looked counted: the history held as many hits there.\n", terminal.Thousands(loaded.Alike))
+	if loaded.LookCounted > 0 {
+		text += fmt.Sprintf("%s rows looked counted: the history held as many hits there.\n", terminal.Thousands(loaded.LookCounted))
 	}
-	if loaded.Known > 0 {
-		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Known))
+	if loaded.Duplicates > 0 {
+		text += fmt.Sprintf("%s hits had been counted by an earlier run, and were not counted again.\n", terminal.Thousands(loaded.Duplicates))
 	}
 	if loaded.Refused > 0 {
 		text += fmt.Sprintf("%s hits were REFUSED: their series would have more than any can hold.\n", terminal.Thousands(loaded.Refused))

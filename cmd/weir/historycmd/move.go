@@ -55,8 +55,8 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	progress, stop := c.Start(out.Err, "partitions")
-	store.Planned = func(partitions int) { progress.Total.Store(int64(partitions)) }
-	store.Visited = func() { progress.Done.Add(1) }
+	store.OnPlan = func(partitions int) { progress.Total.Store(int64(partitions)) }
+	store.OnVisit = func() { progress.Done.Add(1) }
 	machine, _ := os.Hostname()
 	begin := time.Now()
 	result, err := store.Move(ctx, redishistory.MoveConfig{To: c.To, Lost: c.Lost, DryRun: c.DryRun, Machine: machine})

@@ -1,4 +1,4 @@
--- Says what a job may have to do in a partition, so that it asks once where that is nothing.
+-- Returns what a job may have to do in a partition, so that an idle partition costs one call.
 --
 -- KEYS: format, ages, due, writers. ARGV: format, time, the second that the job goes by, if that is the earlier one.
 -- Reply: peek, the second that counts, the ages that are noted or '', and how many series there are, how many of them

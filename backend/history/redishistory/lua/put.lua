@@ -1,4 +1,4 @@
--- Runs a command on keys of a partition, while it is a mover's.
+-- Runs a command on keys of a partition, while a mover holds it.
 --
 -- KEYS: format, and those. ARGV: what the format must be, and the command with its arguments; of restore for each key its
 -- dump, '' of one that there is not. Reply: put, or what the format is.

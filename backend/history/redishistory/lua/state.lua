@@ -1,7 +1,7 @@
--- Reads keys, or changes one if it holds what it is thought to hold.
+-- Reads keys, or changes one if it holds an expected value (compare and swap).
 --
--- KEYS: these, or the one. ARGV: nothing, or what it is thought to hold, what it should ('' is no key), and for how many
--- milliseconds it is kept, 0 for ever. Reply: what each holds.
+-- KEYS: these, or the one. ARGV: nothing, or the expected value, the new one ('' for no key), and its TTL in milliseconds,
+-- 0 for none. Reply: the value of each key.
 
 local held = {}
 for i, key in ipairs(KEYS) do

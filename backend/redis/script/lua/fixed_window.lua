@@ -3,7 +3,7 @@
 algorithms[2] = function(limit) -- descriptors.FixedWindow
 	local name, width = limit.name, limit.width
 	local live, held, leased, changed
-	limit.look, limit.turns = 0, true
+	limit.look, limit.aligned = 0, true
 
 	function limit.load(now)
 		local value = call('HGET', key, name)

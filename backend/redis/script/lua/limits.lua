@@ -20,9 +20,9 @@
 --   hold(keep)            returns the first moment at which at most keep hits still count; more must count now
 --   lasts()               returns until when the key must last for the hits; 0 without hits
 --   look                  how many hits must fit for a look to pass
---   turns                 true if windows begin at fixed moments of the clock, even while nothing counts
+--   aligned                 true if windows begin at fixed moments of the clock, even while nothing counts
 
-local MOST = 300 -- most cached questions, and most cached sets of limits
+local MAX_CACHED = 300 -- most cached questions, and most cached sets of limits
 
 local algorithms = {} -- by their numbers in Go: functions that give a limit its functions
 
@@ -75,7 +75,7 @@ local function question(packed)
 	local limits = remembered[rest]
 	if not limits then
 		limits = limits_of(rest)
-		if sets == MOST then
+		if sets == MAX_CACHED then
 			remembered, sets = {}, 0
 		end
 		remembered[rest], sets = limits, sets + 1
@@ -85,7 +85,7 @@ local function question(packed)
 	if lease then -- not cached: the next question with a lease differs
 		return known
 	end
-	if asked == MOST then
+	if asked == MAX_CACHED then
 		questions, asked = {}, 0
 	end
 	questions[packed], asked = known, asked + 1

@@ -9,7 +9,7 @@ local function resets(l, granted, now)
 	if l.held > 0 then
 		return l.hold(l.held + granted - 1) - now
 	end
-	return l.turns and l.hold() - now or 0
+	return l.aligned and l.hold() - now or 0
 end
 
 -- allow answers by the limit with the least left; if several have nothing left, by the one that resets last. If the check's hits

@@ -29,7 +29,7 @@ local function sliding_window(limit)
 	local leased, newest_leased -- hits of the live bucket, and of the newest
 	local now_at, changed
 
-	-- rarely calls a function of wide_window.
+	-- on_slow_path calls a function of wide_window.
 	local function on_slow_path(what, ...)
 		wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live = total, oldest, newest, swept, at, live
 		local found = wide[what](wide, ...)
@@ -41,7 +41,7 @@ local function sliding_window(limit)
 		return (bucket + 1) * width + window
 	end
 
-	-- drop takes the buckets before the finest bucket from off the sum.
+	-- drop subtracts the buckets before the finest bucket "from" from the sum.
 	local function drop(from)
 		local chunk_name, begin = chunk_at(finest, oldest)
 		if from < begin + fan then

@@ -37,7 +37,7 @@ local function wide_functions()
 	local SWEEP = 4     -- most chunks that a check removes
 	local RESTART = 64  -- the same when a window begins anew: all chunks of a window of two levels
 	local LOOK_AT = 3   -- chunks that it may read for each of these
-	local FORGET = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
+	local EVICTED = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
 	local Wide = {}
 
 	-- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
@@ -59,7 +59,7 @@ local function wide_functions()
 		return get(name), begin
 	end
 
-	-- drop takes the buckets before the finest bucket from off the sum.
+	-- drop subtracts the buckets before the finest bucket "from" from the sum.
 	function Wide:drop(from)
 		self.total = self.total - self:count(self.oldest, from)
 		self.oldest = self:seek(1, from)
@@ -190,7 +190,7 @@ local function wide_functions()
 	function Wide:evict(finest)
 		local top = #self.levels
 		local span = self.levels[top].span
-		local first = max(finest + span, self.swept, self.newest - FORGET * span)
+		local first = max(finest + span, self.swept, self.newest - EVICTED * span)
 		for number = floor(first / span), floor(self.newest / span) do
 			put(chunk_at(self.levels[top], number * span), false)
 		end

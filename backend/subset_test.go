@@ -12,7 +12,7 @@ func TestPartKeepsDecisionsInOrderOfChecks(t *testing.T) {
 	for i := range checks {
 		checks[i] = backend.Check{Key: []byte{byte(i)}, Limits: make([]descriptors.Limit, 1), Hits: uint64(i)}
 	}
-	var parts [2]backend.Part
+	var parts [2]backend.Subset
 	for range 2 { // the second time in the room of the first
 		out := make([]backend.Decision, len(checks))
 		for i := range checks {
@@ -23,7 +23,7 @@ func TestPartKeepsDecisionsInOrderOfChecks(t *testing.T) {
 			for i := range p.Checks {
 				p.Out[i] = backend.Decision{Remaining: p.Checks[i].Hits, Err: backend.ErrClosed}
 			}
-			p.HandOver(out)
+			p.CopyTo(out)
 			p.Reset()
 			for i, c := range p.Checks[:cap(p.Checks)] {
 				if c.Key != nil || c.Limits != nil {
