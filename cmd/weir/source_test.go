@@ -25,7 +25,7 @@ func TestSourceFollowsFlagAndEnvironment(t *testing.T) {
 		{"a server", "weir", "", map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "s:1"},
 			"s:1, which sends changes", ""},
 		{"the flag's directory beside a server", "ratelimit", "/d", map[string]string{"CONFIG_TYPE": "GRPC_XDS_SOTW"},
-			`/d, files "", which may be none: true`, "--config goes before CONFIG_TYPE"},
+			`/d, files "", which may be none: true`, "--config takes precedence over CONFIG_TYPE"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var log strings.Builder
