@@ -2,7 +2,7 @@ package descriptors
 
 import "strings"
 
-// Policy is what becomes of hits while no store can decide about them.
+// Policy decides about hits while no store can.
 type Policy uint8
 
 const (

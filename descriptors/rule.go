@@ -14,17 +14,17 @@ type Rule struct {
 	Where     string  // of its descriptor, for people: file:line, or the file alone
 	Limits    []Limit // none if Unlimited
 	Charge    Charge
-	OnFailure Policy         // what becomes of hits while no store decides
+	OnFailure Policy         // decides while no store does
 	Unlimited bool           // matched, never limited
 	Shadow    bool           // counted, never denied
-	Quota     bool           // over, it refuses a request only together with all other quotas of the request
+	Quota     bool           // refuses a request only if all quotas of the request are over
 	Lease     *bool          // whether processes lease hits of its keys; nil: as they do by default
 	Message   string         // body of the 429; "" sends none
 	Metadata  map[string]any // told to Envoy with each request that passes, as encoding/json reads values; nil for none
-	Replaces  []string       // names of limits that step aside, uncounted, where a request matches this rule as well
+	Replaces  []string       // names of limits that are skipped if a request also matches this rule
 	Number    int            // its index among the rules of its domain
 	Name      string         // of an unlimited rule; limits have names of their own
-	Values    []int          // indexes of the entries whose values have histories of their own, ascending
+	Values    []int          // ascending indexes of the entries whose values have their own history series
 	Patterns  []string       // by entry: the pattern that counts for its values; "" where each value counts by itself
 }
 
@@ -77,7 +77,7 @@ func (r *Rule) Leases(byDefault bool) bool {
 	return *r.Lease
 }
 
-// ReplacedBy reports whether the whole rule, with all of its limits, steps aside for others that replace these names.
+// ReplacedBy reports whether the whole rule, with all of its limits, is skipped for rules that replace these names.
 func (r *Rule) ReplacedBy(names []string) bool {
 	if len(names) == 0 {
 		return false

@@ -11,7 +11,7 @@ import (
 type Domain struct {
 	Name, Where string // Where is file:line
 	Root        Node   // the first entries of descriptors stand below it
-	Refunds     bool   // what a refused request has charged to its other descriptors is given back
+	Refunds     bool   // a denial refunds what the request has charged to its other descriptors
 	enforces    bool   // some rule refuses requests
 	rules       []*Rule
 	passes      []Pass

@@ -168,5 +168,5 @@ func (s *Store) Reopen(closed *outbound.Queue[check]) (*outbound.Queue[check], e
 	return nil, closed.Server.Unavailable(backend.Down, why)
 }
 
-// ReasonOf returns that of an answer that did not come.
+// ReasonOf returns backend.Late, the reason of every other error.
 func (s *Store) ReasonOf(error) backend.Reason { return backend.Late }

@@ -18,7 +18,7 @@ import (
 // Manifests is what weir would read of the manifests in one file.
 type Manifests struct {
 	Files    []yaml.File   // entries of ConfigMaps; each is a part of the file
-	Problems yaml.Problems // what keeps manifests from being read
+	Problems yaml.Problems // why manifests cannot be read
 	LeftOut  []string      // a sentence for each ConfigMap and entry that weir would not read
 	// Program is what the first container that serves limits runs, "weir" or "ratelimit"; "" for none.
 	Program string

@@ -49,7 +49,7 @@ func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptor
 	})
 	defer silence.Stop()
 	request := &discovery.DiscoveryRequest{Node: s.node, TypeUrl: typeURL}
-	version := "" // that was last accepted on this stream; another replica of the server may use it for something else
+	version := "" // the last accepted one on this stream; another replica of the server may use the same version for another content
 	for {
 		if err := from.Send(request); err != nil && !errors.Is(err, io.EOF) { // then the next response has the reason
 			return delivered, err

@@ -24,8 +24,8 @@ type Stats struct {
 	Refused  uint64              // hits that the store did not count, as their series is full
 	Dropped  [DropReasons]uint64 // hits that were never sent
 	Lost     uint64              // hits that the store forgot and that were not kept any more, or that it never answered
-	// Unreplicated is hits that the store acknowledged in the last minute before the end, and was not seen to have settled: the
-	// most of what was acknowledged that a failover can forget afterwards.
+	// Unreplicated is the hits of the last minute before the end that the store acknowledged, but that may not be replicated:
+	// the most that a failover can lose afterwards.
 	Unreplicated uint64
 
 	Resent  uint64 // batches that the store had acknowledged and forgotten

@@ -1,5 +1,5 @@
--- Counts a batch: all of it or nothing. Adding is optimistic, as looking first would double its cost: what goes wrong on
--- the way is taken back, to the last hit.
+-- Counts a batch: all of it or nothing. It adds first and undoes everything after an error, as checking first would double
+-- the cost.
 --
 -- KEYS: format, writers, due, for each increment its series and its chunk, and for each coarse one its chunk's peaks.
 -- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a

@@ -78,7 +78,7 @@ local function spread()
 	return (byte(key, 7) * 64 + byte(key, 8)) % 1000
 end
 
--- keep makes the key last until a moment. If it prolonged the key, it returns the old end: the fields of dropped limits would
+-- keep extends the key's TTL to a moment. If that prolonged the key, it returns the old end: the fields of dropped limits would
 -- now outlive their time, and have to be trimmed.
 local function keep(moment, now)
 	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
