@@ -133,6 +133,9 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, err)
 		}
 	}
+	if err := m.refuseAliases(ctx, old.Nodes); err != nil {
+		return err
+	}
 	if err := m.lockAndRead(ctx); err != nil {
 		return err
 	}
@@ -140,6 +143,27 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		if err := m.findOwner(p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// refuseAliases returns an error if a node is to come that is one of before by another name: whoever was told to empty it
+// would remove the history.
+func (m *mover) refuseAliases(ctx context.Context, before []string) error {
+	names := make(map[string]string) // by server and database
+	for _, n := range m.live {       // those of before come first
+		answer, err := pipeline.Do(ctx, m.servers, topology.At{Node: n}, "info")
+		if err != nil {
+			return err
+		}
+		id, known := parseInfo(answer)["run_id"]
+		if host, database, has := strings.Cut(n, "/"); has && host != "" { // else it is the path of a socket
+			id += "/" + database
+		}
+		if other := names[id]; known && other != "" && !slices.Contains(before, n) {
+			return fmt.Errorf("%s and %s are the same server: name it once, as the ring does", n, other)
+		}
+		names[id] = n
 	}
 	return nil
 }

@@ -402,6 +402,31 @@ func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
 	}
 }
 
+// A server of the ring by another name seems to hold another history: whoever emptied it, as he was told, lost this one.
+func TestAliasOfANodeIsRefused(t *testing.T) {
+	nodes := shared(t, topology.Ring).Servers
+	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 20)
+	alias := func(n *redistest.Server) string { return strings.Replace(n.Addr, "127.0.0.1", "localhost", 1) }
+	for _, to := range []string{alias(nodes[0]) + "," + nodes[1].Addr, urlOf(nodes...) + "," + alias(nodes[2])} {
+		for _, dry := range []bool{true, false} {
+			_, err := s.Move(t.Context(), MoveConfig{To: to, DryRun: dry})
+			if err == nil || !strings.HasPrefix(err.Error(), "localhost:") || !strings.HasSuffix(err.Error(), " are the same server: name it once, as the ring does") {
+				t.Errorf("a move to %s, dry: %v, ends with %v, want that two names are one server", to, dry, err)
+			}
+		}
+	}
+	if keys := nodes[2].Client().DBSize(t.Context()).Val(); keys != 0 {
+		t.Errorf("what was refused left %d keys on the new node", keys)
+	}
+	other := "redis://" + nodes[0].Addr + "/1"
+	if r := move(t, s, MoveConfig{To: urlOf(nodes[1]) + "," + other}); len(r.Partitions) == 0 {
+		t.Error("nothing moved to another database of a server")
+	}
+	c.agree(t, s)
+}
+
 // A table of before this version, which is a list of names, is the ring as it was; and nothing moves in it.
 func TestAddedNodeTakesItsShareOnly(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
