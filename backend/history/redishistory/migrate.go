@@ -221,7 +221,7 @@ func parseState(state string) (kind, token, to string) {
 
 // plan finds out which partitions move, and in a dry run what of them there is.
 func (m *mover) plan(ctx context.Context, goal *table) error {
-	m.result.Version, m.result.Nodes = m.table.Version, goal.Nodes
+	m.result = MoveResult{Version: m.table.Version, Nodes: goal.Nodes, Partitions: []MovedPartition{}} // which JSON has a list for
 	var bytes, sampledBytes uint64
 	var took time.Duration
 	for i := range history.Partitions {
