@@ -130,7 +130,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		case err != nil && topology.IsReply(err):
 			return err
 		case err != nil:
-			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, err)
+			return fmt.Errorf("%w: is it up, and is its TLS right? Only if it is gone for good, and its hits with it, say --lost %s", err, n)
 		}
 	}
 	if err := m.refuseAliases(ctx, old.Nodes); err != nil {
@@ -326,7 +326,7 @@ func (m *mover) takeLock(ctx context.Context, node, before string) error {
 	held, err := m.swap(ctx, node, moverKey, before, m.lock, lockTime)
 	if err == nil && held != m.lock {
 		_, machine, _ := strings.Cut(held, " ")
-		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds: wait for it", machine, lockTime, node)
+		err = fmt.Errorf("another move runs from host %s, or was killed less than %.0f s ago (lock at %s): wait, then run this again", machine, lockTime.Seconds(), node)
 	}
 	return err
 }
