@@ -130,8 +130,11 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		case err != nil && topology.IsReply(err):
 			return err
 		case err != nil:
-			return fmt.Errorf("node %s is needed; if it is gone for good, and its hits with it, say --lost %s: %w", n, n, err)
+			return fmt.Errorf("%w: is it up, and is its TLS right? Only if it is gone for good, and its hits with it, say --lost %s", err, n)
 		}
+	}
+	if err := m.refuseAliases(ctx, old.Nodes); err != nil {
+		return err
 	}
 	if err := m.lockAndRead(ctx); err != nil {
 		return err
@@ -140,6 +143,27 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		if err := m.findOwner(p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// refuseAliases returns an error if a node is to come that is one of before by another name: whoever was told to empty it
+// would remove the history.
+func (m *mover) refuseAliases(ctx context.Context, before []string) error {
+	names := make(map[string]string) // by server and database
+	for _, n := range m.live {       // those of before come first
+		answer, err := pipeline.Do(ctx, m.servers, topology.Destination{Node: n}, "info")
+		if err != nil {
+			return err
+		}
+		id, known := parseInfo(answer)["run_id"]
+		if host, database, has := strings.Cut(n, "/"); has && host != "" { // else it is the path of a socket
+			id += "/" + database
+		}
+		if other := names[id]; known && other != "" && !slices.Contains(before, n) {
+			return fmt.Errorf("%s and %s are the same server: name it once, as the ring does", n, other)
+		}
+		names[id] = n
 	}
 	return nil
 }
@@ -197,7 +221,7 @@ func parseState(state string) (kind, token, to string) {
 
 // plan finds out which partitions move, and in a dry run what of them there is.
 func (m *mover) plan(ctx context.Context, goal *table) error {
-	m.result.Version, m.result.Nodes = m.table.Version, goal.Nodes
+	m.result = MoveResult{Version: m.table.Version, Nodes: goal.Nodes, Partitions: []MovedPartition{}} // which JSON has a list for
 	var bytes, sampledBytes uint64
 	var took time.Duration
 	for i := range history.Partitions {
@@ -302,7 +326,7 @@ func (m *mover) takeLock(ctx context.Context, node, before string) error {
 	held, err := m.swap(ctx, node, moverKey, before, m.lock, lockTime)
 	if err == nil && held != m.lock {
 		_, machine, _ := strings.Cut(held, " ")
-		err = fmt.Errorf("another mover, on %s, is at work, or was killed less than %s ago, by what node %s holds: wait for it", machine, lockTime, node)
+		err = fmt.Errorf("another move runs from host %s, or was killed less than %.0f s ago (lock at %s): wait, then run this again", machine, lockTime.Seconds(), node)
 	}
 	return err
 }

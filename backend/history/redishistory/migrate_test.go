@@ -179,7 +179,7 @@ func TestKilledMoverLosesNothing(t *testing.T) {
 			t.Fatal("a mover hangs")
 		}
 		_, err := here.Move(t.Context(), MoveConfig{To: urlOf(to...)})
-		if err == nil || !strings.HasPrefix(err.Error(), "another mover, on killed, is at work") {
+		if err == nil || !strings.HasPrefix(err.Error(), "another move runs from host killed, or was killed less than 30 s ago (lock at ") {
 			t.Fatalf("beside a mover at %q another ends with %v, want an error that names the first", step, err)
 		}
 		if endLocks(t, nodes...); round%2 == 0 { // else the next one meets the fence
@@ -363,8 +363,9 @@ func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
 		t.Fatalf("of a node that answers a move as if it was lost ends with %v: hits would be lost for nothing", err)
 	}
 	nodes[1].Kill()
-	if _, err := s.Move(t.Context(), MoveConfig{To: to}); err == nil || !strings.Contains(err.Error(), "say --lost "+nodes[1].Addr) {
-		t.Fatalf("with a node away a move ends with %v, want that it names --lost", err)
+	if _, err := s.Move(t.Context(), MoveConfig{To: to}); err == nil || !strings.HasSuffix(err.Error(), "say --lost "+nodes[1].Addr) ||
+		!strings.Contains(err.Error(), "connection refused: is it up") {
+		t.Fatalf("with a node away a move ends with %v, want that it names the cause, and then --lost", err)
 	}
 	if _, err := s.Move(t.Context(), MoveConfig{To: to + ",127.0.0.1:1", DryRun: true}); err == nil || strings.Contains(err.Error(), "--lost 127.0.0.1:1") {
 		t.Fatalf("a dry run with a wrong name ends with %v, want an error, and no advice to call that node lost", err)
@@ -400,6 +401,66 @@ func TestLostNodeLosesOnlyItsPartitions(t *testing.T) {
 	if _, err := s.Move(t.Context(), back); err == nil || !strings.Contains(err.Error(), "is at "+nodes[1].Addr+" already") {
 		t.Errorf("a dry run to a lost node that came back with its data ends with %v", err)
 	}
+}
+
+// A node that was restarted empty is there, and no reader's error: a move to where all is begins it anew.
+func TestMoveBeginsAnEmptyNodeAnew(t *testing.T) {
+	nodes := shared(t, topology.Ring).Servers[:2]
+	s := opened(t, ringOf(nodes...), fixed(start), nil)
+	s.stop() // it is not to mend the node
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 20)
+	for id := range c.counted {
+		if at, _ := nodeOf(t, s, id.Partition()); at == nodes[1].Addr {
+			delete(c.counted, id)
+		}
+	}
+	nodes[1].Client().FlushAll(t.Context())
+	reader := opened(t, ringOf(nodes...), fixed(start), func(c *Config) { c.ReadOnly = true })
+	err := reader.Query(t.Context(), historytest.Everything(), func(one history.Series) error { return one.Err })
+	if err == nil || !strings.Contains(err.Error(), "weir history move --to with all nodes of the ring") {
+		t.Errorf("with an empty node a reader ends with %v, want what to do", err)
+	}
+	lose := MoveConfig{To: nodes[0].Addr, Lost: []string{nodes[1].Addr}}
+	for _, dry := range []bool{true, false} {
+		mover := opened(t, ringOf(nodes...), fixed(start), func(c *Config) { c.Moves, c.ReadOnly = true, dry })
+		lose.DryRun = dry
+		if _, err := mover.Move(t.Context(), lose); err == nil || !strings.Contains(err.Error(), "is not lost, it answers") {
+			t.Errorf("with an empty node called lost a move, dry: %v, ends with %v", dry, err)
+		}
+		if held := nodes[1].Client().DBSize(t.Context()).Val(); dry && held != 0 {
+			t.Errorf("a dry run leaves %d keys on an empty node", held)
+		}
+		if r := move(t, mover, MoveConfig{To: urlOf(nodes...), DryRun: dry}); len(r.Partitions) > 0 {
+			t.Errorf("a move to where all is, dry: %v, does %+v", dry, r)
+		}
+	}
+	c.agree(t, reader)
+}
+
+// A server of the ring by another name seems to hold another history: whoever emptied it, as he was told, lost this one.
+func TestAliasOfANodeIsRefused(t *testing.T) {
+	nodes := shared(t, topology.Ring).Servers
+	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
+	c := &client{s: s, counted: make(map[history.ID]uint64)}
+	c.countRound(t, 20)
+	alias := func(n *redistest.Server) string { return strings.Replace(n.Addr, "127.0.0.1", "localhost", 1) }
+	for _, to := range []string{alias(nodes[0]) + "," + nodes[1].Addr, urlOf(nodes...) + "," + alias(nodes[2])} {
+		for _, dry := range []bool{true, false} {
+			_, err := s.Move(t.Context(), MoveConfig{To: to, DryRun: dry})
+			if err == nil || !strings.HasPrefix(err.Error(), "localhost:") || !strings.HasSuffix(err.Error(), " are the same server: name it once, as the ring does") {
+				t.Errorf("a move to %s, dry: %v, ends with %v, want that two names are one server", to, dry, err)
+			}
+		}
+	}
+	if keys := nodes[2].Client().DBSize(t.Context()).Val(); keys != 0 {
+		t.Errorf("what was refused left %d keys on the new node", keys)
+	}
+	other := "redis://" + nodes[0].Addr + "/1"
+	if r := move(t, s, MoveConfig{To: urlOf(nodes[1]) + "," + other}); len(r.Partitions) == 0 {
+		t.Error("nothing moved to another database of a server")
+	}
+	c.agree(t, s)
 }
 
 // A table of before this version, which is a list of names, is the ring as it was; and nothing moves in it.

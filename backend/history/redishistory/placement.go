@@ -196,7 +196,7 @@ func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err er
 	}
 	if best == nil {
 		if err := errors.Join(slices.Collect(maps.Values(failed))...); err != nil {
-			return nil, fmt.Errorf("the ring's nodes have no placement of the history yet, and to make one all must answer: %w", err)
+			return nil, fmt.Errorf("%w: no node of the ring that answers has a placement of the history, and to make one all must", err)
 		}
 		if s.c.ReadOnly {
 			return nil, fmt.Errorf("no weir has kept any history on the ring's nodes %q yet", s.ring.names)
@@ -217,11 +217,15 @@ func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err er
 
 // begin stores a table on a node that has none.
 func (s *Store) begin(ctx context.Context, name string, t *table, others bool) error {
-	if s.c.ReadOnly {
-		return fmt.Errorf("node %s has no placement of the history: it has lost what it held", name)
+	if s.c.ReadOnly && !s.c.Moves {
+		return fmt.Errorf("node %s has no placement of the history: it has lost what it held; a weir that counts goes on there, "+
+			"or else weir history move --to with all nodes of the ring begins it anew", name)
 	}
 	if others {
 		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
+	}
+	if s.c.ReadOnly { // a dry run finds what a move does
+		return nil
 	}
 	text, err := s.placement(ctx, name, t.text(), t.Version)
 	if err == nil && text != t.text() { // another process was quicker
@@ -258,7 +262,10 @@ func (s *Store) placement(ctx context.Context, name string, textAndVersion ...an
 		return "", err
 	}
 	reply, err := pipeline.Run(ctx, s.servers, topology.Destination{Node: name}, s.scripts.placement, []string{placementKey}, textAndVersion...)
-	return item[string](reply, 0), err
+	if err != nil {
+		return "", fmt.Errorf("node of the history's ring: %w", err)
+	}
+	return item[string](reply, 0), nil
 }
 
 const (

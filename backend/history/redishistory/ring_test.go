@@ -124,7 +124,7 @@ func TestUnavailableNodeKeepsItsPartitions(t *testing.T) {
 	f := ringOf(nodes...)
 	nodes[1].Freeze()
 	fresh := opened(t, f, fixed(start), impatient)
-	if _, err := nodeOf(t, fresh, 0); err == nil || !strings.Contains(err.Error(), "to make one all must answer") {
+	if _, err := nodeOf(t, fresh, 0); err == nil || !strings.Contains(err.Error(), "answers has a placement of the history, and to make one all must") {
 		t.Errorf("without a placement and with a node away: %v, want an error that says that all must answer", err)
 	}
 	nodes[1].Thaw()

@@ -33,7 +33,7 @@ func TestRingMovesThroughKills(t *testing.T) {
 		before, after := r.url(sizes[round-1]), r.url(sizes[round])
 		r.importOld(t, round)
 		r.killInMidst(t, after, before)
-		if printed, code := r.run(t, "history", "move", "--to", after); code != 2 || !strings.Contains(printed, "another mover, on ") {
+		if printed, code := r.run(t, "history", "move", "--to", after); code != 2 || !strings.Contains(printed, "another move runs from host ") {
 			t.Errorf("beside a mover, or just after one was killed, another ends with %d and prints\n%s", code, printed)
 		}
 		r.killNode(t, round%len(r.nodes))

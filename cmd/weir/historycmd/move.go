@@ -65,19 +65,26 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 		err = errors.New("stopped before the end; nothing is lost, and the same command goes on from here")
 	}
 	err = errors.Join(err, store.Close())
-	if c.JSON && result.Nodes != nil {
+	if err != nil && !slices.ContainsFunc(result.Partitions, func(one redishistory.MovedPartition) bool { return one.Moved }) {
+		return err // which says all
+	} else if c.JSON {
 		return errors.Join(err, terminal.WriteJSON(out.Out, result))
-	} else if result.Nodes != nil {
-		_, failed := io.WriteString(out.Out, c.describe(&result, time.Since(begin)))
-		err = errors.Join(err, failed)
 	}
-	return err
+	text := c.describe(&result, time.Since(begin))
+	if err == nil && !c.DryRun {
+		text += fmt.Sprintf("Now set REDIS_HISTORY_URL=%s\n", descriptors.Printable(strings.Join(result.Nodes, ",")))
+	}
+	_, failed := io.WriteString(out.Out, text)
+	return errors.Join(err, failed)
 }
 
 const lostMark = "  LOST"
 
 // describe lists what was moved, or would be: a line per pair of nodes.
 func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) string {
+	if len(r.Partitions) == 0 {
+		return "Nothing to move.\n"
+	}
 	type sum struct {
 		partitions    int
 		series, bytes uint64
@@ -116,9 +123,7 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 		fmt.Fprintf(&b, "%s of lost nodes: HITS THAT WERE COUNTED THERE ARE LOST.\n", terminal.Count(lost, "partition"))
 	}
 	if left := len(r.Partitions) - all.partitions; left > 0 {
-		fmt.Fprintf(&b, "%s left to move: run the same command again.\n", terminal.Count(left, "partition"))
-	} else if !c.DryRun {
-		fmt.Fprintf(&b, "Now set REDIS_HISTORY_URL=%s\n", descriptors.Printable(strings.Join(r.Nodes, ",")))
+		fmt.Fprintf(&b, "%s left to move.\n", terminal.Count(left, "partition"))
 	}
 	return b.String()
 }

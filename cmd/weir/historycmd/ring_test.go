@@ -2,10 +2,12 @@ package historycmd
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
+	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
 )
 
@@ -33,6 +35,15 @@ func TestMoveChangesTheNodesOfARing(t *testing.T) {
 	if keys := nodes[2].Client().DBSize(t.Context()).Val(); keys != 0 {
 		t.Errorf("a dry run leaves %d keys on the new node", keys)
 	}
+	for p := range history.Partitions {
+		nodes[2].Client().Set(t.Context(), fmt.Sprintf("weir:h{%d}:format", p), "1", 0)
+	}
+	for _, flag := range []string{"--dry-run", "--json", "--progress=false"} {
+		if got, err := runHistory(t, "move", "--to", three, flag); codeOf(err) != 2 || got != "" || !strings.Contains(err.Error(), "is at "+nodes[2].Addr+" already") {
+			t.Errorf("a move that is refused prints %q with %s, %v, want the error alone", got, flag, err)
+		}
+	}
+	nodes[2].Client().FlushAll(t.Context())
 	got, err = runHistory(t, "move", "--to", three, "--progress")
 	if err != nil || !strings.Contains(got, "\nMoved ") || strings.Contains(got, "LOST") {
 		t.Errorf("a move prints %q, %v", got, err)
@@ -43,6 +54,12 @@ func TestMoveChangesTheNodesOfARing(t *testing.T) {
 	}
 	if moved, err := runHistory(t, "export"); err != nil || sortedLines(moved) != sortedLines(before) {
 		t.Errorf("after a move the export is another than before, %v: %d and %d bytes", err, len(moved), len(before))
+	}
+	if got, err = runHistory(t, "move", "--to", three); err != nil || !strings.HasPrefix(got, "Nothing to move.\nNow set REDIS_HISTORY_URL=") {
+		t.Errorf("a move to where all is prints %q, %v", got, err)
+	}
+	if got, err = runHistory(t, "move", "--to", three, "--dry-run", "--json"); err != nil || !strings.Contains(got, `"partitions":[]`) {
+		t.Errorf("a dry run of a move to where all is prints %q, %v", got, err)
 	}
 	nodes[2].Kill()
 	t.Setenv("REDIS_TIMEOUT", "300ms")
@@ -75,7 +92,7 @@ func TestMoveToAFullNodeGoesOn(t *testing.T) {
 	}
 	nodes[1].Client().ConfigSet(t.Context(), "maxmemory", "1")
 	got, err := runHistory(t, "move", "--to", nodes[1].Addr)
-	if codeOf(err) != 2 || !strings.Contains(err.Error(), "OOM") || !strings.HasSuffix(got, " partitions left to move: run the same command again.\n") {
+	if codeOf(err) != 2 || !strings.Contains(err.Error(), "OOM") || !strings.HasSuffix(got, " partitions left to move.\n") {
 		t.Errorf("a move to a node that is full prints %q, %v", got, err)
 	}
 	nodes[1].Client().ConfigSet(t.Context(), "maxmemory", "0")
