@@ -32,8 +32,8 @@ type Parts struct {
 	Rules   Rules        // nil has none to show
 	// Loaded returns when the configuration in force was loaded, zero before the first. It is needed where there are Rules.
 	Loaded   func() time.Time
-	Counters *Counters           // nil serves none
-	Denials  *Denials            // nil serves none
+	Counters *Counters           // nil where nothing is limited, as in weir history serve
+	Denials  *Denials            // likewise
 	Quotas   *rlqs.Service       // nil says that there are none
 	History  *historyapi.History // nil says that there is none
 	// NoHistory says what to set for one, where History is nil.
@@ -66,9 +66,14 @@ func Handler(p Parts) http.Handler {
 	inTurn("GET /api/v1/rules", rulesHandler(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, &p)
+	} else {
+		mux.HandleFunc("/api/v1/counters", limitsNothing)
+		mux.HandleFunc("/api/v1/counters/", limitsNothing)
 	}
 	if p.Denials != nil {
 		inTurn("GET /api/v1/denials", p.Denials.handler(p.Guard))
+	} else {
+		mux.HandleFunc("/api/v1/denials", limitsNothing)
 	}
 	inTurn("GET /api/v1/quota", quotaHandler(p.Quotas, p.Guard))
 	historyMux := http.NewServeMux()
@@ -85,6 +90,11 @@ func Handler(p Parts) http.Handler {
 	}
 	registerPage(mux, p.LikeRatelimit)
 	return refuseUnknownHosts(&p, mux)
+}
+
+// limitsNothing answers where there is nothing that a limiter has.
+func limitsNothing(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "weir history serve has no denials or counters: ask a weir serve.", http.StatusNotFound)
 }
 
 // refuseUnknownHosts refuses requests that ask for a host which the guard does not know. Probes and scrapers may use any;
