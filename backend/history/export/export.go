@@ -22,6 +22,7 @@ type Config struct {
 	Store history.Store
 	Log   *slog.Logger
 
+	Durable  bool          // the store forgets nothing that it has acknowledged, as a file: nothing is settled at the end
 	Kept     time.Duration // that an acknowledged batch is kept, as a failover may forget it; a minute unless set
 	Interval time.Duration // between two flushes; 15 s unless set. Flushes are on its multiples, so that minutes end on one
 	Timeout  time.Duration // of one call of the store; 5 s unless set
@@ -118,7 +119,10 @@ func (e *Exporter) Close(ctx context.Context) {
 	e.collect(time.Now())
 	e.makeDue(false)
 	e.finish(ctx)
-	unsettled := e.settle(ctx)
+	var unsettled error
+	if !e.c.Durable {
+		unsettled = e.settle(ctx)
+	}
 	e.endCalls()
 	e.logLosses()
 	e.mu.Lock()
