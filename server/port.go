@@ -23,9 +23,18 @@ type Port struct {
 func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, error) {
 	listener, err := listen(address, false)
 	if err != nil {
-		return nil, fmt.Errorf("opening the %s port: %w", name, err)
+		return nil, errOpening(name, err)
 	}
 	return newPort(connlimit.New(listener, name, httpConnections, log), log, h), nil
+}
+
+// errOpening returns the error of a port that cannot be opened, which names the variables that say where it is.
+func errOpening(name string, err error) error {
+	variables := map[string]string{"gRPC": "GRPC_HOST and GRPC_PORT, or GRPC_UDS,", "HTTP": "HOST and PORT", "admin": "DEBUG_HOST and DEBUG_PORT"}[name]
+	if variables == "" {
+		return fmt.Errorf("opening the %s port: %w", name, err)
+	}
+	return fmt.Errorf("opening the %s port: %w (%s say where)", name, err, variables)
 }
 
 func newPort(l *connlimit.Listener, log *slog.Logger, h http.Handler) *Port {

@@ -123,7 +123,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 			for _, opened := range listeners {
 				_ = opened.Close() // the error that matters is the one that led here
 			}
-			return nil, fmt.Errorf("opening the %s port: %w", port.name, err)
+			return nil, errOpening(port.name, err)
 		}
 		listeners = append(listeners, connlimit.New(lis, strings.ToLower(port.name), port.connections, p.Log))
 	}

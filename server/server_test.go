@@ -316,8 +316,8 @@ func TestReflectionKnowsTheService(t *testing.T) {
 func TestTakenPortIsAnError(t *testing.T) {
 	r := start(t, setup{})
 	_, err := Listen(Config{GRPCAddress: "127.0.0.1:0", HTTPAddress: r.http.Address(), AdminAddress: "127.0.0.1:0"}, Parts{})
-	if err == nil || !strings.Contains(err.Error(), "HTTP port") {
-		t.Errorf("got %v; want an error that names the port", err)
+	if err == nil || !strings.Contains(err.Error(), "HTTP port") || !strings.HasSuffix(err.Error(), " (HOST and PORT say where)") {
+		t.Errorf("got %v; want an error that names the port and its variables", err)
 	}
 }
 

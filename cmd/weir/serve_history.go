@@ -69,7 +69,8 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 		p.store = history.NewReopening(open, log)
 		p.store.Open()
 		p.downsample = set.Downsamples()
-		p.exporter = export.New(export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log, Interval: set.History.FlushInterval})
+		p.exporter = export.New(export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log,
+			Interval: set.History.FlushInterval, Durable: !set.HistoryInRedis()})
 		p.registerMetrics(metrics)
 	}
 	metrics.Hits(p.recorder)

@@ -65,6 +65,8 @@ func (d *Dir) scan() snapshot {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("configuration directory %s does not exist: create it, or name another one", d.path)
 		return snapshot{err: err, missing: true}
+	case err != nil && strings.HasSuffix(err.Error(), "not a directory"): // of a file package os makes an error of its own
+		return snapshot{err: fmt.Errorf("configuration directory cannot be read: %w: name the directory of the files", err)}
 	case err != nil:
 		return snapshot{err: fmt.Errorf("configuration directory cannot be read: %w", err)}
 	}

@@ -181,7 +181,7 @@ func TestLoadExplainsUnusableDirectories(t *testing.T) {
 	must(t, syscall.Mkfifo(filepath.Join(dir, "pipe", "pipe"), 0o600))
 	tests := []struct{ path, want string }{
 		{"missing", "does not exist: create it, or name another one"},
-		{"file/a.yaml", "cannot be read: "},
+		{"file/a.yaml", "not a directory: name the directory of the files"},
 		{"hidden", "holds no files: put a YAML file into it"},
 		{"huge", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},
 		{"fan", "holds more than 10000 files and directories, or 64 MiB: is it the right one?"},

@@ -32,8 +32,8 @@ type Parts struct {
 	Rules   Rules        // nil: no rules are listed
 	// Loaded returns when the configuration in force was loaded, zero before the first. Rules need it.
 	Loaded   func() time.Time
-	Counters *Counters
-	Denials  *Denials
+	Counters *Counters           // nil: nothing is limited here, as in weir history serve
+	Denials  *Denials            // likewise
 	Quotas   *rlqs.Service       // nil: the answer is 404
 	History  *historyapi.History // nil: the answer is 404, and NoHistory
 	// NoHistory says which variable to set for a history.
@@ -66,9 +66,14 @@ func Handler(p Parts) http.Handler {
 	handle("GET /api/v1/rules", rulesHandler(&p))
 	if p.Counters != nil {
 		p.Counters.register(mux, &p)
+	} else {
+		mux.HandleFunc("/api/v1/counters", limitsNothing)
+		mux.HandleFunc("/api/v1/counters/", limitsNothing)
 	}
 	if p.Denials != nil {
 		handle("GET /api/v1/denials", p.Denials.handler(p.Access))
+	} else {
+		mux.HandleFunc("/api/v1/denials", limitsNothing)
 	}
 	handle("GET /api/v1/quota", quotaHandler(p.Quotas, p.Access))
 	historyMux := http.NewServeMux()
@@ -85,6 +90,11 @@ func Handler(p Parts) http.Handler {
 	}
 	registerPage(mux, p.LikeRatelimit)
 	return refuseUnknownHosts(&p, mux)
+}
+
+// limitsNothing answers where there is nothing that a limiter has.
+func limitsNothing(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "weir history serve has no denials or counters: ask a weir serve.", http.StatusNotFound)
 }
 
 // refuseUnknownHosts refuses requests for a host that Access does not know, except those of probes and scrapers.

@@ -92,6 +92,15 @@ func TestBadQueriesAreRefusedWithASentence(t *testing.T) {
 	}
 }
 
+func TestAHistoryAloneHasNoDenials(t *testing.T) {
+	for _, path := range []string{"/api/v1/denials", "/api/v1/counters?domain=shop&descriptor=user=ann", "/api/v1/counters/top"} {
+		w := get(serving(Parts{}), path)
+		if w.Code != 404 || w.Body.String() != "weir history serve has no denials or counters: ask a weir serve.\n" {
+			t.Errorf("%s is answered with %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
 func TestQueriesWithoutAStoreAreRefused(t *testing.T) {
 	p := newPort(t, &Access{})
 	p.Handler = serving(Parts{Counters: p.counters, Access: &Access{}, NoHistory: "set this"})

@@ -22,6 +22,7 @@ type Config struct {
 	Store history.Store
 	Log   *slog.Logger
 
+	Durable   bool          // the store loses nothing that it has acknowledged, as a file: nothing is waited for at the end
 	KeepAcked time.Duration // how long acknowledged batches are kept, as a failover may lose them; a minute unless set
 	Interval  time.Duration // between flushes; 15 s unless set. Flushes are at multiples of it, so that each minute ends with one
 	Timeout   time.Duration // of one call of the store; 5 s unless set
@@ -112,13 +113,16 @@ func (e *Exporter) untilFlush(now time.Time) time.Duration {
 	return e.lastFlush(now).Add(e.config.Interval).Sub(now)
 }
 
-// Close flushes what has been recorded, after Run has returned, and waits until the store has it all, settled, or ctx
+// Close flushes what has been recorded, after Run has returned, and waits until the store has all of it, replicated, or ctx
 // ends. What still waits then is dropped, and what has no answer is lost.
 func (e *Exporter) Close(ctx context.Context) {
 	e.collect(time.Now())
 	e.makeDue(false)
 	e.finish(ctx)
-	unsettled := e.waitReplicated(ctx)
+	var unreplicated error
+	if !e.config.Durable {
+		unreplicated = e.waitReplicated(ctx)
+	}
 	e.endCalls()
 	e.logLosses()
 	e.mu.Lock()
@@ -130,7 +134,7 @@ func (e *Exporter) Close(ctx context.Context) {
 		e.stats.Dropped[Shutdown] += dropped
 		e.stats.Lost += lost
 		left += dropped + lost
-		if unsettled != nil {
+		if unreplicated != nil {
 			e.stats.Unreplicated += kept
 		}
 	}
@@ -138,7 +142,7 @@ func (e *Exporter) Close(ctx context.Context) {
 		e.config.Log.Warn("hits did not reach the history before the end", "hits", left)
 	}
 	if e.stats.Unreplicated > 0 {
-		e.config.Log.Warn("the last hits in the history are not replicated; a failover may lose them", "hits", e.stats.Unreplicated, "error", unsettled)
+		e.config.Log.Warn("the last hits in the history are not replicated; a failover may lose them", "hits", e.stats.Unreplicated, "error", unreplicated)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestBadRowErrorsNameLineAndColumn(t *testing.T) {
 		header + "shop,user,over,,1795219200,3600,0,0\n":                        "line 3: column sum: 0 hits with",
 		header + "shop,user,over,,1795219200,3600,1000000000000000000,0\n":      "1 to 999999999999999999 are allowed",
 		header + "shop,user,over,,1795219200,3600,7,8\n":                        "column peak: 8 in a minute is more than the 7 hits",
-		header + "shop,user,over,,1795219200,300,70,10\n":                       "column sum: 70 hits with at most 10 in a minute cannot be in 5 minutes",
+		header + "shop,user,over,,1795219200,300,70,10\n":                       "column sum: 70 hits with at most 10 in a minute cannot be in 5 minutes: 1 to 50 are allowed",
 		header + "shop,user,over,,1795219201,3600,7,3\n":                        "column start: 1795219201 must be the Unix second of a whole minute",
 		header + "shop,user,over,,1795219200000,3600,7,3\n":                     "column start: 1795219200000 must be the Unix second",
 		header + "shop,user,over,,2026-11-21,3600,7,3\n":                        `column start: "2026-11-21" is not a whole number`,

@@ -59,8 +59,12 @@ func (r *Row) check(now time.Time, retention time.Duration) error {
 	case r.Sum > 0 && r.Peak > r.Sum:
 		return fmt.Errorf("column peak: %d in a minute is more than the %d hits", r.Peak, r.Sum)
 	case r.Sum == 0 || r.Sum > history.MaxTotal || r.Peak > 0 && (r.Sum-1)/r.Peak >= minutes:
+		most := uint64(history.MaxTotal)
+		if r.Peak > 0 && r.Peak < most/minutes {
+			most = r.Peak * minutes
+		}
 		return fmt.Errorf("column sum: %d hits with at most %d in a minute cannot be in %d minutes: 1 to %d are allowed", r.Sum, r.Peak,
-			minutes, uint64(history.MaxTotal))
+			minutes, most)
 	}
 	return nil
 }

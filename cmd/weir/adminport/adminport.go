@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirproxy/weir/descriptors/regular"
@@ -147,6 +148,9 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the URL, which is long
 		if strings.Contains(err.Error(), "malformed HTTP response") {
 			err = errors.New("no HTTP is spoken there, as at weir's GRPC_PORT (8081): name its DEBUG_PORT (6070)")
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			err = fmt.Errorf("%w: is weir serving there? name another with --admin", err)
 		}
 		return nil, fmt.Errorf("asking weir's admin port at %s: %w", p.Address, err)
 	}

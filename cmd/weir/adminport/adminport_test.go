@@ -68,6 +68,7 @@ func TestWrongPortIsExplained(t *testing.T) {
 		_, _ = io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00") // the settings that begin HTTP/2
 	}()
 	for address, want := range map[string]string{
+		"127.0.0.1:1":           "connection refused: is weir serving there? name another with --admin",
 		grpc.Addr().String():    "no HTTP is spoken there, as at weir's GRPC_PORT (8081): name its DEBUG_PORT (6070)",
 		serve(t, http.NotFound): "answers 404: 404 page not found: an admin port is at DEBUG_PORT (6070), not at PORT (8080)",
 	} {

@@ -64,11 +64,12 @@ func TestReadOnlyProcessServesTheFleetsHistory(t *testing.T) {
 			return nil
 		})
 	}
+	limitsNothing := wanted{code: 404, want: []string{"weir history serve has no denials or counters: ask a weir serve."}}
 	wantAnswers(t, reader, map[string]wanted{
 		"/livez": {code: 200}, "/readyz": {code: 200},
-		"/api/v1/history/top": {code: 200, want: []string{`"total":30`}},
-		"/metrics":            {code: 200},
-		"/api/v1/counters":    {code: 404}, "/rlconfig": {code: 404}, "/json": {code: 404}, // it counts nothing
+		"/api/v1/history/top":  {code: 200, want: []string{`"total":30`}},
+		"/metrics":             {code: 200},
+		"/api/v1/counters/top": limitsNothing, "/api/v1/denials": limitsNothing, "/rlconfig": {code: 404}, "/json": {code: 404},
 		"/prometheus/api/v1/nothing": {code: 404},
 	})
 	if body, err := weirtest.Get(reader.Admin + "/metrics"); err != nil || strings.Contains(body, "weir_requests_total") {

@@ -58,7 +58,7 @@ func TestDemoFillsAnEmptyHistory(t *testing.T) {
 			t.Errorf("the demo does not write the rules that it is of: %v", err)
 		}
 	}
-	if _, err := runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "in use by another weir") {
+	if _, err := runHistory(t, "demo"); err == nil || !strings.Contains(err.Error(), "in use by another weir: stop it first") {
 		t.Errorf("a history that a weir serve has is filled: %v", err)
 	}
 	if err := store.Close(); err != nil {

@@ -20,7 +20,9 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 	"github.com/weirproxy/weir/backend/backendtest/redistest"
 	"github.com/weirproxy/weir/backend/history"
+	"github.com/weirproxy/weir/backend/history/demo"
 	"github.com/weirproxy/weir/backend/history/filehistory"
+	"github.com/weirproxy/weir/backend/history/transfer"
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/server"
@@ -482,13 +484,30 @@ func TestMergedStepsAreNamed(t *testing.T) {
 	}
 }
 
+// Of the demo, at noon, README.md shows one rule.
 func TestReadmeCurveMatchesTheCommand(t *testing.T) {
 	text, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	l := transfer.NewLoader(t.Context(), transfer.Target{Store: store, Concurrency: 1, Now: noon}, "demo")
+	since, _ := demo.Since(historyNoon, 400)
+	err = demo.Buckets(since, historyNoon, history.DefaultKeep(), func(id history.ID, b history.Point) error {
+		if id != payWithin {
+			return nil
+		}
+		return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
+	})
+	if _, failed := l.Close(); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
 	got, err := runHistory(t, "show", "--domain", "shop", "--path", "user/path=/pay", "--outcome", "within", "--from", "-2d",
-		"--admin", someHistory(t))
+		"--admin", historyPort(t, store))
 	if err != nil {
 		t.Fatal(err)
 	}

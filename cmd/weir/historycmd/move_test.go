@@ -161,7 +161,7 @@ func TestImportChecksBeforeItCounts(t *testing.T) {
 			t.Errorf("weir history import %s ends with %v, want %q", args, err, want)
 		}
 	}
-	if _, err := runHistory(t, "import", csvFile(t, header+good)); err == nil || !strings.Contains(err.Error(), "is in use by another weir") {
+	if _, err := runHistory(t, "import", csvFile(t, header+good)); err == nil || !strings.Contains(err.Error(), "is in use by another weir: stop it first") {
 		t.Errorf("an import into a file that is in use ends with %v", err)
 	}
 }

@@ -75,7 +75,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	})
 	port, err := server.OpenPort("admin", set.Server().AdminAddress, log, admin.Handler(parts))
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w (DEBUG_HOST and DEBUG_PORT say where)", err), store.Close())
+		return errors.Join(err, store.Close())
 	}
 	log.Info("serving the history", "version", string(version), "address", port.Address())
 	if err = errors.Join(run(ctx, port, rules, hangups), store.Close()); err == nil {

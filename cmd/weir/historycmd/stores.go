@@ -3,8 +3,10 @@ package historycmd
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
+	"path/filepath"
 	"time"
 
 	"github.com/weirproxy/weir/backend/history"
@@ -55,6 +57,9 @@ func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, er
 		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	default:
 		store, err = filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
+		if errors.Is(err, filehistory.ErrInUse) {
+			err = fmt.Errorf("history file %s is in use by another weir: stop it first", filepath.Join(set.DataDir, filehistory.Name))
+		}
 	}
 	if err != nil {
 		return transfer.Loaded{}, err

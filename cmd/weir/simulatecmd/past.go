@@ -80,23 +80,20 @@ func descriptorOf(path, value, madeUp string) (d descriptors.Descriptor) {
 	return d
 }
 
-// spread gives each minute of a bucket its hits: one of them the largest that is known, the others what is left.
+// spread gives each minute of a bucket its hits: one of them the largest that is known, the others as many of what is left,
+// but for a rest of 1.
 func (p *past) spread(b *historyapi.PointAnswer, callers [][]descriptors.Descriptor) {
-	hits, left := make([]uint64, max(b.Width/60, 1)), b.Sum
-	largest := p.random.IntN(len(hits))
-	if len(hits) > 1 && b.Peak <= left {
-		hits[largest] = b.Peak
-		left -= b.Peak
-	}
-	for range left {
-		minute := p.random.IntN(len(hits))
-		if minute == largest {
-			minute = (minute + 1) % len(hits)
+	order := p.random.Perm(int(max(b.Width/60, 1)))
+	minutes := uint64(len(order))
+	hits := max(min(b.Peak, b.Sum), (b.Sum+minutes-1)/minutes) // late hits, of which no peak is known, may have filled it
+	left := b.Sum
+	for i, minute := range order {
+		if i > 0 {
+			others := minutes - uint64(i)
+			hits = (left + others - 1) / others
 		}
-		hits[minute]++
-	}
-	for i, n := range hits {
-		p.minutes = append(p.minutes, pastMinute{b.Start + int64(i)*60, n, callers})
+		left -= hits
+		p.minutes = append(p.minutes, pastMinute{b.Start + int64(minute)*60, hits, callers})
 	}
 }
 

@@ -1,10 +1,11 @@
 package simulatecmd
 
 import (
-	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,33 +19,44 @@ import (
 )
 
 func TestThePastKeepsSumsAndLargestMinutes(t *testing.T) {
-	p := &past{domain: "shop", random: rand.New(rand.NewPCG(1, 0))}
+	random := rand.New(rand.NewPCG(1, 0))
 	ann, bob := []descriptors.Descriptor{{{Key: "user", Value: "ann"}}}, []descriptors.Descriptor{{{Key: "user", Value: "bob"}}}
-	p.spread(&historyapi.PointAnswer{Start: 3600, Width: 3600, Sum: 600, Peak: 90}, [][]descriptors.Descriptor{ann})
-	p.spread(&historyapi.PointAnswer{Start: 3600, Width: 60, Sum: 5, Peak: 5}, [][]descriptors.Descriptor{bob})
-	asked, byMinute, last := make(map[string]int), make(map[int64]int), time.Time{}
-	if err := p.traffic(func(r request) error {
-		if r.at.Before(last) || r.at.Unix() < 3600 || r.at.Unix() >= 7200 {
-			t.Fatalf("a request at %v, after one at %v", r.at, last)
+	for range 300 {
+		width := []int64{60, 300, 3600, 86400}[random.IntN(4)]
+		peak := 1 + random.Int64N(40)
+		sum := peak + random.Int64N(peak*(width/60)-peak+1)
+		p := &past{domain: "shop", random: random}
+		p.spread(&historyapi.PointAnswer{Start: 86400, Width: width, Sum: uint64(sum), Peak: uint64(peak)}, [][]descriptors.Descriptor{ann})
+		p.spread(&historyapi.PointAnswer{Start: 86400, Width: 60, Sum: 5, Peak: 5}, [][]descriptors.Descriptor{bob})
+		asked, byMinute, last := make(map[string]int64), make(map[int64]int64), time.Time{}
+		if err := p.traffic(func(r request) error {
+			if r.at.Before(last) || r.at.Unix() < 86400 || r.at.Unix() >= 86400+width {
+				t.Fatalf("a request at %v, after one at %v", r.at, last)
+			}
+			last = r.at
+			if asked[r.text()]++; r.text() == "user=ann" {
+				byMinute[r.at.Unix()/60]++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-		last = r.at
-		if asked[r.text()]++; r.text() == "user=ann" {
-			byMinute[r.at.Unix()/60]++
+		largest := slices.Max(slices.Collect(maps.Values(byMinute)))
+		if asked["user=ann"] != sum || asked["user=bob"] != 5 || largest != peak {
+			t.Fatalf("of %d hits in %d s with a largest minute of %d there are %v, with one of %d", sum, width, peak, asked, largest)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
-	largest, others := 0, 0
-	for _, n := range byMinute {
-		if n > largest {
-			largest, others = n, max(others, largest)
-		} else {
-			others = max(others, n)
-		}
+}
+
+func TestLateHitsBeyondThePeakStay(t *testing.T) {
+	p := &past{random: rand.New(rand.NewPCG(1, 0))}
+	p.spread(&historyapi.PointAnswer{Width: 300, Sum: 52, Peak: 3}, nil)
+	sum := uint64(0)
+	for _, m := range p.minutes {
+		sum += m.hits
 	}
-	if fmt.Sprint(asked) != "map[user=ann:600 user=bob:5]" || largest != 90 || others > 30 {
-		t.Errorf("asked is %v, with minutes of %d and at most %d; want 600 with one minute of 90, and 5", asked, largest, others)
+	if sum != 52 || p.minutes[0].hits != 11 {
+		t.Errorf("52 hits in 5 minutes become %v; want all of them, at most 11 in one", p.minutes)
 	}
 }
 

@@ -159,9 +159,10 @@ func (c *Command) source(ctx context.Context, config *descriptors.Config, out *t
 		if err != nil {
 			return nil, err
 		}
-		return &source{p.traffic, p.hits, "made of the history.\nSums and largest minutes are true. Moments within a minute, minutes within coarser " +
-			"buckets, and callers\nwhom the history does not keep are made up. Of coarser buckets all minutes but the largest are alike, so that\n" +
-			"fewer minutes are denied than weir suggest estimates."}, nil
+		return &source{p.traffic, p.hits, "made of the history.\nSums, and the largest minute of each outcome and bucket, are true. Moments within a minute, " +
+			"minutes within\ncoarser buckets, and callers whom the history does not keep are made up. Of coarser buckets all minutes but the\n" +
+			"largest are alike: how many exceed a limit, weir suggest estimates. A rolling window, as of sliding_window,\n" +
+			"may hold more hits than the largest minute of the clock: it denies some that fixed_window admits."}, nil
 	case c.Pattern != "":
 		p, err := c.pattern(config, random)
 		if err != nil {
