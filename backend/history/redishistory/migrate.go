@@ -107,19 +107,8 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 			m.table.Nodes = append(m.table.Nodes, n)
 		}
 	}
-	for _, n := range m.config.Lost {
-		ended := slices.Equal(old.Nodes, targets) // an earlier run did all, and there is no such node any more
-		switch {
-		case !strings.ContainsAny(n, ":/"):
-			return fmt.Errorf("--lost %s: it has no port: write host:port, as the ring names the node", n)
-		case slices.Contains(targets, n):
-			return fmt.Errorf("--lost %s: --to names it too: leave it out there, or start it", n)
-		case !slices.Contains(old.Nodes, n) && !ended:
-			return fmt.Errorf("--lost %s: the ring has no such node, but %s", n, strings.Join(old.Nodes, ", "))
-		case failed[n] == nil && !ended:
-			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
-		}
-		m.states[n] = make([]string, history.Partitions)
+	if err := m.checkLost(old.Nodes, targets, failed); err != nil {
+		return err
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
 	for _, n := range m.live {
@@ -145,6 +134,25 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		if err := m.findOwner(p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkLost returns an error if a node that is called lost is none, and else has nothing known of it.
+func (m *mover) checkLost(before, targets []string, failed map[string]error) error {
+	for _, n := range m.config.Lost {
+		ended := slices.Equal(before, targets) // an earlier run did all, and there is no such node any more
+		switch {
+		case !strings.ContainsAny(n, ":/"):
+			return fmt.Errorf("--lost %s: it has no port: write host:port, as the ring names the node", n)
+		case slices.Contains(targets, n):
+			return fmt.Errorf("--lost %s: --to names it too: leave it out there, or start it", n)
+		case !slices.Contains(before, n) && !ended:
+			return fmt.Errorf("--lost %s: the ring has no such node, but %s", n, strings.Join(before, ", "))
+		case failed[n] == nil && !ended:
+			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
+		}
+		m.states[n] = make([]string, history.Partitions)
 	}
 	return nil
 }
