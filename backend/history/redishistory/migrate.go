@@ -69,10 +69,6 @@ type mover struct {
 // Move brings the partitions of a ring to where they belong on other nodes, one after the other, while weirs count and
 // read. It may be killed anywhere: the next one goes on.
 func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
-	if s.ring.names == nil {
-		return MoveResult{}, errors.New("only the history on a ring is moved: a Redis Cluster moves slots by itself, and a " +
-			"single server or one with sentinels has nothing to share out")
-	}
 	m := &mover{Store: s, renewed: time.Now(), config: c, token: rand.Text(), states: make(map[string][]string)}
 	m.lock = m.token + " " + c.Machine
 	if s.c.ReadOnly && !c.DryRun {
@@ -80,9 +76,10 @@ func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 	}
 	defer m.unlock(context.WithoutCancel(ctx)) // of one that is stopped, too
 	targets, err := s.servers.Join(c.To)
-	if err == nil {
-		err = m.begin(ctx, targets)
+	if err != nil {
+		return MoveResult{}, fmt.Errorf("--to: %w", err)
 	}
+	err = m.begin(ctx, targets)
 	if err == nil {
 		err = m.plan(ctx, rendezvous(targets))
 	}
@@ -110,14 +107,8 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 			m.table.Nodes = append(m.table.Nodes, n)
 		}
 	}
-	for _, n := range m.config.Lost {
-		ended := slices.Equal(old.Nodes, targets) // an earlier run did all, and there is no such node any more
-		if !slices.Contains(old.Nodes, n) && !ended || slices.Contains(targets, n) {
-			return fmt.Errorf("node %s cannot be lost: the history is on %q, and is to move to %q", n, old.Nodes, targets)
-		} else if failed[n] == nil && !ended {
-			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
-		}
-		m.states[n] = make([]string, history.Partitions)
+	if err := m.checkLost(old.Nodes, targets, failed); err != nil {
+		return err
 	}
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
 	for _, n := range m.live {
@@ -143,6 +134,25 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 		if err := m.findOwner(p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkLost returns an error if a node that is called lost is none, and else has nothing known of it.
+func (m *mover) checkLost(before, targets []string, failed map[string]error) error {
+	for _, n := range m.config.Lost {
+		ended := slices.Equal(before, targets) // an earlier run did all, and there is no such node any more
+		switch {
+		case !strings.ContainsAny(n, ":/"):
+			return fmt.Errorf("--lost %s: it has no port: write host:port, as the ring names the node", n)
+		case slices.Contains(targets, n):
+			return fmt.Errorf("--lost %s: --to names it too: leave it out there, or start it", n)
+		case !slices.Contains(before, n) && !ended:
+			return fmt.Errorf("--lost %s: the ring has no such node, but %s", n, strings.Join(before, ", "))
+		case failed[n] == nil && !ended:
+			return fmt.Errorf("node %s is not lost, it answers: without --lost its hits move too", n)
+		}
+		m.states[n] = make([]string, history.Partitions)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package historycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weirproxy/weir/backend/history"
 	"github.com/weirproxy/weir/backend/history/redishistory"
+	"github.com/weirproxy/weir/backend/redis/topology"
 	"github.com/weirproxy/weir/cmd/weir/config"
 	"github.com/weirproxy/weir/cmd/weir/terminal"
 	"github.com/weirproxy/weir/descriptors"
@@ -49,10 +51,14 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 	if err != nil {
 		return err
 	}
+	if opened.Redis.Type != topology.Ring {
+		return fmt.Errorf("REDIS_TYPE is %s, and only the history on a ring is moved (REDIS_TYPE=ring): a Redis Cluster moves slots "+
+			"by itself, and a single server or one with sentinels has nothing to share out", cmp.Or(opened.Redis.Type, topology.Single))
+	}
 	opened.Moves, opened.ReadOnly = true, c.DryRun
 	store, err := redishistory.Open(opened)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", cmp.Or(set.HistoryVariable(), "REDIS_URL"), err)
 	}
 	progress, stop := c.Start(out.Err, "partitions")
 	store.OnPlan = func(partitions int) { progress.Total.Store(int64(partitions)) }

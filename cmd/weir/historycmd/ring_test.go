@@ -105,9 +105,32 @@ func TestMoveToAFullNodeGoesOn(t *testing.T) {
 }
 
 func TestMoveIsForARing(t *testing.T) {
-	t.Setenv("REDIS_HISTORY_URL", redistest.Single(t).Addr)
+	t.Setenv("REDIS_HISTORY_URL", "redis-1:6379,redis-2:6379")
 	got, err := runHistory(t, "move", "--to", "redis:6379")
-	if codeOf(err) != 2 || got != "" || !strings.Contains(err.Error(), "only the history on a ring is moved") {
-		t.Errorf("a move of a single server prints %q, %v", got, err)
+	if codeOf(err) != 2 || got != "" || !strings.Contains(err.Error(), "only the history on a ring is moved (REDIS_TYPE=ring)") {
+		t.Errorf("a move without a type of Redis prints %q, %v", got, err)
+	}
+}
+
+func TestMoveNamesTheListAtFault(t *testing.T) {
+	nodes := redistest.Ring(t, 2)
+	a, b := nodes[0].Addr, nodes[1].Addr
+	t.Setenv("REDIS_TYPE", "ring")
+	t.Setenv("REDIS_HISTORY_URL", a)
+	for args, want := range map[string]string{
+		"--to foo":                   "--to: item 1: it has no port",
+		"--to " + a + "," + a:        "--to: items 1 and 2 are both " + a,
+		"--to ,":                     "--to: there is no server in it",
+		"--to " + b + " --lost 7105": "--lost 7105: it has no port",
+		"--to " + b + " --lost x:1":  "--lost x:1: the ring has no such node, but " + a,
+		"--to " + a + " --lost " + a: "--lost " + a + ": --to names it too",
+	} {
+		if got, err := runHistory(t, append([]string{"move"}, strings.Fields(args)...)...); codeOf(err) != 2 || got != "" || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("weir history move %s prints %q, %v, want %q", args, got, err, want)
+		}
+	}
+	t.Setenv("REDIS_HISTORY_URL", "foo")
+	if got, err := runHistory(t, "move", "--to", a); codeOf(err) != 2 || got != "" || !strings.HasPrefix(err.Error(), "REDIS_HISTORY_URL: ") {
+		t.Errorf("a move with a wrong URL prints %q, %v, want that it names the variable", got, err)
 	}
 }
