@@ -217,7 +217,7 @@ func (m *mover) sums(ctx context.Context, at *Store, p history.Partition) (map[h
 			maphash.WriteComparable(&h, point)
 		}
 		all[s.ID] = h.Sum64()
-		return cmp.Or(s.Err, m.renew(ctx))
+		return s.Err
 	})
 	return all, err
 }
@@ -230,9 +230,6 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
-		if err == nil {
-			err = m.renew(ctx)
-		}
 		if err == nil {
 			records, _, err = at.readRecords(ctx, p, page)
 		}
@@ -255,7 +252,8 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 // storeAt returns a store that reads a partition in this state at one node, and follows no move.
 func (m *mover) storeAt(node, state string) *Store {
 	_, token, _ := parseState(state)
-	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token}}
+	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token},
+		renew: m.renew}
 }
 
 // fence is the state of a partition at the node that it leaves, until the switch.
@@ -273,9 +271,9 @@ func (m *mover) raiseFence(ctx context.Context, node string, p history.Partition
 	return err
 }
 
-// renew renews the locks, if it is time.
+// renew renews the locks, if it is time. A dry run has none.
 func (m *mover) renew(ctx context.Context) error {
-	if time.Since(m.renewed) < lockTime/3 {
+	if m.config.DryRun || time.Since(m.renewed) < lockTime/3 {
 		return ctx.Err()
 	}
 	m.renewed = time.Now()

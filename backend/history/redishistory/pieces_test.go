@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -70,7 +72,7 @@ func TestHugeKeysMoveInPieces(t *testing.T) {
 	apply(t, s, 1, history.Batch{Writer: "ann", Seq: 1})
 	n := 5000
 	if !testing.Short() {
-		n = 200000
+		n = 50000
 	}
 	huge := hugeKeys(t, nodes[0], n)
 	var mu sync.Mutex
@@ -99,5 +101,28 @@ func TestHugeKeysMoveInPieces(t *testing.T) {
 		if left := nodes[0].Client().Exists(t.Context(), key).Val(); members != want || left != 0 {
 			t.Errorf("of %s there are %d members, want %d, and there where it was still %d keys", key, members, want, left)
 		}
+	}
+}
+
+// Names without a series take long to read, and nothing of them is copied: the locks must not end meanwhile.
+func TestReadingRenewsTheLocks(t *testing.T) {
+	node := redistest.Ring(t, 1)[0]
+	s := opened(t, ringOf(node), fixed(start), nil)
+	apply(t, s, 1, history.Batch{Writer: "ann", Seq: 1})
+	m := &mover{Store: s, token: "token", lock: "token host", live: s.ring.table.Load().Nodes}
+	read := func() error {
+		m.renewed = time.Now().Add(-lockTime)
+		_, _, err := m.storeAt(m.live[0], format).scanNames(t.Context(), 0, &history.Query{}, math.Inf(1))
+		return err
+	}
+	if err := read(); err == nil || !strings.Contains(err.Error(), "another move") {
+		t.Errorf("a mover that lost its locks reads on: %v, want an error, as another mover may be at work", err)
+	}
+	if err := m.takeLock(t.Context(), m.live[0], ""); err != nil {
+		t.Fatal(err)
+	}
+	node.Client().Expire(t.Context(), moverKey, time.Second)
+	if err := read(); err != nil || node.Client().TTL(t.Context(), moverKey).Val() <= time.Second {
+		t.Errorf("reading names leaves a lock that ends in %v: %v", node.Client().TTL(t.Context(), moverKey).Val(), err)
 	}
 }

@@ -136,7 +136,7 @@ func (r *route) format() string {
 // route returns where a partition is.
 func (s *Store) route(ctx context.Context, p history.Partition) (*route, error) {
 	if s.pinned != nil {
-		return s.pinned, nil
+		return s.pinned, s.renew(ctx)
 	} else if s.ring.names == nil {
 		return noRing, nil
 	}

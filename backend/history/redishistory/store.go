@@ -69,7 +69,8 @@ type Store struct {
 	log     *slog.Logger
 
 	ring    ring
-	pinned  *route // of a mover's view of one partition at one node, else nil
+	pinned  *route                      // of a mover's view of one partition at one node, else nil
+	renew   func(context.Context) error // of the mover's locks, called before each read if pinned
 	probed  [history.Partitions]atomic.Bool
 	stop    context.CancelFunc
 	polling sync.WaitGroup
