@@ -25,7 +25,7 @@ func TestRingMovesThroughKills(t *testing.T) {
 	r := startRing(t)
 	r.startReaders(t)
 	sizes, begin := []int{3, 5, 2}, time.Now()
-	if !testing.Short() {
+	if !testing.Short() && !process.Raced() {
 		sizes = append(sizes, 3, 5, 2, 5, 3, 2)
 	}
 	for round := 1; round < len(sizes); round++ {
