@@ -94,7 +94,7 @@ func TestSimulateAgreesWithARunningWeir(t *testing.T) {
 					asked++
 				}
 			}, s)
-			if err != nil || asked != n || differing > 0 || denied < n/10 || denied > n*9/10 {
+			if err != nil || asked != n || differing > 0 || denied == 0 || denied == n { // how many, the speed of the machine decides
 				t.Errorf("of %d requests %d are decided differently, %d are denied, %v; want every verdict the same", asked, differing, denied, err)
 			}
 		})
