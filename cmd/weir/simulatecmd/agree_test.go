@@ -60,8 +60,9 @@ func TestSimulateAgreesWithARunningWeir(t *testing.T) {
 	case process.Raced(): // where each takes many times as long, and shows no race that fewer do not
 		n = 20_000
 	}
+	// Three hits exceed fixed at any speed of the machine, so that enough requests are denied.
 	rules := weirtest.Rule("sliding", "unit: minute, requests_per_unit: 20") +
-		weirtest.Rule("fixed", "unit: second, unit_multiplier: 2, requests_per_unit: 5, algorithm: fixed_window") +
+		weirtest.Rule("fixed", "unit: second, unit_multiplier: 2, requests_per_unit: 2, algorithm: fixed_window") +
 		`  - {key: plan, value: both, descriptors: [{key: user, rate_limits: [{unit: minute, requests_per_unit: 9}, {unit: second, unit_multiplier: 15, requests_per_unit: 4}]}]}
 `
 	for _, store := range []string{"memory", "redis"} {
@@ -94,7 +95,7 @@ func TestSimulateAgreesWithARunningWeir(t *testing.T) {
 					asked++
 				}
 			}, s)
-			if err != nil || asked != n || differing > 0 || denied == 0 || denied == n { // how many, the speed of the machine decides
+			if err != nil || asked != n || differing > 0 || denied < n/10 || denied > n*9/10 {
 				t.Errorf("of %d requests %d are decided differently, %d are denied, %v; want every verdict the same", asked, differing, denied, err)
 			}
 		})
