@@ -39,17 +39,15 @@ const MaxEntries = 100
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
 type Limiter struct {
-	counter     backend.Counter
-	options     Options
-	recorder    *hits.Recorder
-	rates       *rates // nil without leases
-	applyMu     sync.Mutex
-	inForce     atomic.Pointer[rules]
-	counts      *byrule.Registry[ruleCounts]
-	degraded    [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions made without a store
-	unknownLog  throttle.Lines                                       // logs unknown domains
-	tooLargeLog throttle.Lines                                       // logs requests that are too large
-	invalidLog  throttle.Lines                                       // logs requests without a domain or a descriptor
+	counter  backend.Counter
+	options  Options
+	recorder *hits.Recorder
+	rates    *rates // nil without leases
+	applyMu  sync.Mutex
+	inForce  atomic.Pointer[rules]
+	counts   *byrule.Registry[ruleCounts]
+	degraded [backend.Reasons][descriptors.Policies]atomic.Uint64 // decisions made without a store
+	logLines throttle.Lines                                       // about invalid requests
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
@@ -131,7 +129,7 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	if c.Result == Invalid {
 		l.logInvalid(c, err)
 	}
-	if c.UnknownDomain && l.options.Log != nil {
+	if c.UnknownDomain {
 		l.logUnknown(c.Domain, r.config)
 	}
 	return err
@@ -139,7 +137,11 @@ func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 
 // logUnknown logs a domain that no file configures. If it is a typo, its requests pass unlimited.
 func (l *Limiter) logUnknown(domain string, config *descriptors.Config) {
-	l.unknownLog.Warn(l.options.Log, "unknown domain: its requests pass uncounted", "domain", descriptors.Abbreviate(domain),
+	const message = "unknown domain: its requests pass uncounted"
+	if l.options.Log == nil || !l.logLines.Due(message, "", time.Minute) { // the reason compares all domains
+		return
+	}
+	l.options.Log.Warn(message, "domain", descriptors.Abbreviate(domain),
 		"reason", config.Explain(domain, nil).Reason, "remedy", "correct the domain of Envoy's filter, or write a file for it",
 		"counted_in", `weir_domain_requests_total{domain="__unknown__"}`)
 }

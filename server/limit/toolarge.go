@@ -33,12 +33,12 @@ func (l *Limiter) refuseTooLarge(r *rules, c *Call, what string) {
 	if r.config.Enforces(c.Domain) || !c.UnknownDomain && slices.ContainsFunc(c.Descriptors, brings) {
 		c.Result, c.Message = l.refusal(), tooLargeMessage
 	}
-	l.tooLargeLog.Warn(l.options.Log, "request too large", "domain", descriptors.Abbreviate(c.Domain), "has", what, "refused", c.Result == OverLimit,
+	l.logLines.Warn(l.options.Log, "request too large", "domain", descriptors.Abbreviate(c.Domain), "has", what, "refused", c.Result == OverLimit,
 		"remedy", "bound the headers that descriptors are made of, or make fewer descriptors", "counted_in", `weir_requests_total{outcome="too_large"}`)
 }
 
 // logInvalid logs an invalid request: it passes wherever Envoy's failure_mode_deny is off.
 func (l *Limiter) logInvalid(c *Call, err error) {
-	l.invalidLog.Warn(l.options.Log, "request invalid", "domain", descriptors.Abbreviate(c.Domain), "reason", err,
+	l.logLines.Warn(l.options.Log, "request invalid", "domain", descriptors.Abbreviate(c.Domain), "reason", err,
 		"remedy", "have the caller name a domain and a descriptor", "counted_in", `weir_requests_total{outcome="invalid"}`)
 }
