@@ -40,8 +40,8 @@ func metricsDocument(t *testing.T) map[string]documented {
 			continue
 		}
 		cells := tableCell.FindAllString(strings.Trim(line, "|\n"), -1)
-		if len(cells) != 5 {
-			t.Fatalf("a row has %d cells, want metric, type, labels, what it means, query: %s", len(cells), line)
+		if len(cells) != 4 {
+			t.Fatalf("a row has %d cells, want metric, labels, what it means, query: %s", len(cells), line)
 		}
 		texts := func(cell int) (found []string) {
 			for _, m := range inBackticks.FindAllStringSubmatch(cells[cell], -1) {
@@ -53,12 +53,23 @@ func metricsDocument(t *testing.T) map[string]documented {
 		if _, twice := all[name]; twice {
 			t.Errorf("%s stands there twice", name)
 		}
-		all[name] = documented{strings.TrimSpace(cells[1]), slices.Sorted(slices.Values(texts(2))), texts(4)}
+		all[name] = documented{kindOf(name), slices.Sorted(slices.Values(texts(1))), texts(3)}
 	}
 	if len(all) < 30 {
 		t.Fatalf("server/stats/METRICS.md tells of %d metrics", len(all))
 	}
 	return all
+}
+
+// kindOf returns the type that server/stats/METRICS.md gives to metrics with such a name.
+func kindOf(name string) string {
+	switch {
+	case strings.HasSuffix(name, "_total"):
+		return "counter"
+	case strings.HasSuffix(name, "_seconds") && !strings.HasSuffix(name, "_timestamp_seconds"):
+		return "histogram"
+	}
+	return "gauge"
 }
 
 // declared are weir's own metrics in a scrape, with their types and the labels of their series.
