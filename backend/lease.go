@@ -12,9 +12,8 @@ import (
 // beyond the end of the first of these buckets by the store's clock. A bucket counts as a whole until its end has left
 // the window, so leased hits count long enough whenever they are used in it.
 //
-// A Count may ask for a lease. A Refund with 0 hits settles one. No window holds more than its limit while for each
-// bucket the hits charged since are at least those used since and those leased and unused. So an ordinary refund leaves
-// the leased hits of the live bucket.
+// A Count may ask for a lease. A Refund with 0 hits settles one. The limit holds as long as, from each bucket on, at least
+// as many hits are charged as are used or leased. So an ordinary refund takes no leased hits of the live bucket.
 type Lease struct {
 	// Want is how many hits a Count asks for besides its own. If it is admitted, the store grants Want, or less if a limit
 	// allows only remaining/Share - Abandoned, where remaining is what the check left of it. Share is at least 1; Abandoned

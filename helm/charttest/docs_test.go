@@ -206,7 +206,7 @@ func TestRunbookNamesRealCommandsAndMetrics(t *testing.T) {
 			}
 		}
 	}
-	if commands < 12 || metrics < 8 {
+	if commands < 14 || metrics < 15 {
 		t.Errorf("the runbook has %d commands of weir, and looks for %d metrics: this test reads it wrongly", commands, metrics)
 	}
 }
