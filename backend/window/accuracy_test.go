@@ -41,7 +41,6 @@ var counters = []struct {
 }{
 	{"`sliding_window`", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.SlidingWindow) }},
 	{"with leases, 1 replica", func(t *testing.T, n int) counter { return newFleet(t, n, 1) }},
-	{"with leases, 3 replicas", func(t *testing.T, n int) counter { return newFleet(t, n, 3) }},
 	{"with leases, 10 replicas", func(t *testing.T, n int) counter { return newFleet(t, n, 10) }},
 	{"`sliding_log`", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.SlidingLog) }},
 	{"`fixed_window`", func(t *testing.T, n int) counter { return ofWeir(t, n, descriptors.FixedWindow) }},
