@@ -21,7 +21,8 @@ import (
 const maxValue = 1 << 20
 
 // conn is a connection that speaks memcached's text protocol. It writes many commands, flushes, and reads their replies
-// in order. After an error that is no [refusal] it must be closed. It is for one goroutine.
+// in order, as no maintained client does for cas and incr. After an error that is no [refusal] it must be closed. It is
+// for one goroutine.
 type conn struct {
 	net.Conn
 	in     *bufio.Reader

@@ -116,8 +116,8 @@ func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketA
 }
 
 // strategy returns the strategy for all, nothing, or a share in hits per horizon: a token bucket that holds a
-// second's. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, and divides by whole seconds.
-// Small shares are filled once per horizon, so that any two differ and none is rounded.
+// second's. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, divides by whole seconds, and
+// ignores requests_per_time_unit. Small shares are filled once per horizon, so that any two differ and none is rounded.
 func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	switch kind {
 	case allowAll:

@@ -24,7 +24,6 @@ type recipe struct {
 	envoy      map[string]map[string]any // by place
 	file       string                    // what weir reads, with the head that the document leaves out
 	transcript []string                  // blocks of requests and what becomes of them
-	log        string                    // Envoy's access log of all of them
 	prose      string                    // its text beside the blocks
 }
 
@@ -70,14 +69,8 @@ func (r *recipe) add(kind, block string) error {
 	case kind == "text":
 		r.transcript = append(r.transcript, block)
 		return nil
-	case kind == "log":
-		if r.log != "" {
-			return fmt.Errorf("a second access log")
-		}
-		r.log = block
-		return nil
 	case kind != "yaml":
-		return fmt.Errorf("a block of %q: the tests run yaml, text and log", kind)
+		return fmt.Errorf("a block of %q: the tests run yaml and text", kind)
 	case strings.HasPrefix(block, "- "):
 		if r.file != "" {
 			return fmt.Errorf("a second descriptor file")

@@ -18,8 +18,8 @@ import (
 
 type tree = map[string]any
 
-// startEnvoy runs one Envoy with a listener for each recipe, and returns where they are. Access logs go to a file.
-func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int, accessLog string) map[string]string {
+// startEnvoy runs one Envoy with a listener for each recipe, and returns where they are.
+func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int) map[string]string {
 	t.Helper()
 	var listeners []any
 	for _, r := range recipes {
@@ -39,9 +39,7 @@ func startEnvoy(t *testing.T, recipes []*recipe, recorderPort, upstreamPort int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	for shown, file := range map[string]string{"/dev/stdout": accessLog, "/etc/envoy/jwks.json": issuerKeys(t)} {
-		bootstrap = bytes.ReplaceAll(bootstrap, []byte(shown), []byte(file))
-	}
+	bootstrap = bytes.ReplaceAll(bootstrap, []byte("/etc/envoy/jwks.json"), []byte(issuerKeys(t)))
 	return weirtest.StartEnvoy(t, bootstrap, len(recipes)).Addrs
 }
 

@@ -26,7 +26,7 @@ func TestQuotaRecipeHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := startEnvoy(t, recipes, port, startUpstream(t), "")[recipes[0].name]
+	addr := startEnvoy(t, recipes, port, startUpstream(t))[recipes[0].name]
 	get := func(tenant string) (status int) {
 		r, err := http.NewRequest(http.MethodGet, "http://"+addr+"/", nil)
 		if err != nil {

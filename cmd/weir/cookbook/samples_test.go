@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -20,16 +21,28 @@ func TestShippedBootstrapAndLimitsHold(t *testing.T) {
 	limits := replaced(t, "k8s/base/config/shop.yaml", "unit: hour", "unit: day", "unit: minute", "unit: hour")
 	w := weirtest.ServeFiles(t, map[string]string{"shop.yaml": limits})
 	recorder, port := startRecorder(t, w.GRPC, []string{domain})
+	accessLog := filepath.Join(t.TempDir(), "access.log")
 	bootstrap := replaced(t, "k8s/envoy/envoy.yaml", "port_value: 9901", "port_value: 0", "port_value: 10000", "port_value: 0",
 		"port_value: 8081", fmt.Sprint("port_value: ", port), "timeout: 0.1s", "timeout: 60s", "failure_mode_deny: false", "failure_mode_deny: true",
-		"port_value: 8000", fmt.Sprint("port_value: ", startUpstream(t)))
+		"port_value: 8000", fmt.Sprint("port_value: ", startUpstream(t)), "/dev/stdout", accessLog)
 	e := weirtest.StartEnvoy(t, []byte(bootstrap), 1)
 	for _, want := range []string{shipped, tooLong} {
 		if got := recorder.play(t, domain, e.Addrs["ingress"], want); got != want {
 			t.Errorf("what is shipped should do\n%s\nbut does\n%s", want, got)
 		}
 	}
+	weirtest.Eventually(t, "Envoy's access log names the rule", func() error {
+		text, err := os.ReadFile(accessLog)
+		if !logged.Match(text) {
+			return fmt.Errorf("it has (%v)\n%s", err, text)
+		}
+		return nil
+	})
 }
+
+// logged is what Envoy's access log has of a request that passes and of one that is denied.
+var logged = regexp.MustCompile(`(?s)200 GET /pay x-user=ann rule=- limit=- retry_after=-\n.*` +
+	`429 GET /pay\?x=4 x-user=ann rule=user/path=/pay limit=5/hour retry_after=[0-9]+\n`)
 
 // shipped is what becomes of requests where all that is shipped works together: paying is limited however the path is
 // spelled, static files are free, and a request counts once for its user.
