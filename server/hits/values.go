@@ -90,7 +90,8 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 const reservedShare, reservedHits = 50, 10
 
 // seriesQuota decides which values have series: those in the history, and those drained since, which the history may
-// not list yet. Near hits share the place of hits within. Recorder.draining guards it.
+// not list yet. If two weirs give one place to two values between two syncs, the next place that becomes free stays
+// empty. Near hits share the place of hits within. Recorder.draining guards it.
 type seriesQuota struct {
 	places int                 // places of a rule and outcome, without the reserved ones
 	known  map[history.ID]bool // whether it was drained since the last sync
