@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,11 @@ func valuesTable(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| value | default | meaning |\n|---|---|---|\n")
 	for _, r := range readRows(t, "", document.Content[0]) {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(r.names, ", "), strings.Join(r.defaults, ", "), r.meaning)
+		defaults := r.defaults
+		if same := slices.Compact(slices.Clone(defaults)); len(same) == 1 {
+			defaults = same
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(r.names, ", "), strings.Join(defaults, ", "), r.meaning)
 	}
 	return strings.ReplaceAll(b.String(), "$", "$$")
 }
