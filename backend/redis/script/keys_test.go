@@ -107,7 +107,7 @@ func TestReadmeTableMatchesRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
-		fmt.Sprintf("| seconds: %d of a hit each, %s to %s | minutes: %d of a hit each, %s to %s |",
+		fmt.Sprintf("| %d seconds with one hit each, %s to %s | %d minutes with one hit each, %s to %s |",
 			minute[0], seconds(1), seconds(2), hour[0], minutes(1), minutes(2)),
 		fmt.Sprintf("| running sum of these | %d | %d |", minute[0], hour[0]),
 		fmt.Sprintf("| live bucket | second %s: %d | minute %s: %d |", seconds(4), minute[5], minutes(4), hour[5]),
