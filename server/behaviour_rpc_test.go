@@ -80,7 +80,7 @@ var rpcBehaviours = []behaviour{{
 	},
 }}
 
-var limitHeaders = rls.Options{Headers: rls.Headers{Answer: rls.Names{Limit: "limit", Remaining: "left", Reset: "reset"}}}
+var limitHeaders = rls.Options{Headers: rls.Headers{Response: rls.HeaderNames{Limit: "limit", Remaining: "left", Reset: "reset"}}}
 
 // limitBehaviours are those of hits, and of limits that requests bring.
 var limitBehaviours = []behaviour{{

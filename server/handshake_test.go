@@ -19,7 +19,7 @@ func TestRefusedTLSHandshakesAreLogged(t *testing.T) {
 	mesh := certstest.New(t, "mesh")
 	config := mustTLS(t, certs.Server, mount(t, t.TempDir(), mesh, "weir"))
 	var log bytes.Buffer
-	r := &loggedHandshake{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &handshakeLogger{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
 	connect := func(as func(net.Conn)) {
 		t.Helper()
 		client, conn := net.Pipe()

@@ -115,15 +115,15 @@ func (h *Health) Alive() error {
 // healthServer answers gRPC health checks.
 type healthServer struct {
 	*health.Server
-	took func(time.Duration) // called for each check; may be nil
+	onCheck func(time.Duration) // called for each check; may be nil
 }
 
 // Check answers a health check.
 func (c healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	begin := time.Now()
 	answer, err := c.Server.Check(ctx, r)
-	if c.took != nil {
-		c.took(time.Since(begin))
+	if c.onCheck != nil {
+		c.onCheck(time.Since(begin))
 	}
 	return answer, err
 }

@@ -23,13 +23,13 @@ type Port struct {
 func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, error) {
 	listener, err := listen(address, false)
 	if err != nil {
-		return nil, errOpening(name, err)
+		return nil, openingError(name, err)
 	}
 	return newPort(connlimit.New(listener, name, httpConnections, log), log, h), nil
 }
 
 // errOpening returns the error of a port that cannot be opened, which names the variables that say where it is.
-func errOpening(name string, err error) error {
+func openingError(name string, err error) error {
 	variables := map[string]string{"gRPC": "GRPC_HOST and GRPC_PORT, or GRPC_UDS,", "HTTP": "HOST and PORT", "admin": "DEBUG_HOST and DEBUG_PORT"}[name]
 	if variables == "" {
 		return fmt.Errorf("opening the %s port: %w", name, err)
@@ -55,9 +55,9 @@ func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 		return fmt.Errorf("the %s port failed: %w", p.listener.Port, err)
 	case <-ctx.Done():
 	}
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	return p.shutDown(bound)
+	return p.shutDown(drainCtx)
 }
 
 func (p *Port) serve() error { return p.http.Serve(p.listener) }

@@ -15,9 +15,9 @@ import (
 
 // recovery turns a panic in a handler into an error of its call. No handler is known to panic.
 type recovery struct {
-	log      *slog.Logger
-	panicked func()
-	trace    Tracer // ends the spans of calls; may be nil
+	log     *slog.Logger
+	onPanic func()
+	trace   Tracer // ends the spans of calls; may be nil
 }
 
 func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
@@ -36,7 +36,7 @@ func (r recovery) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerIn
 // toError recovers from a panic and makes it the call's error.
 func (r recovery) toError(method string, err *error) {
 	if p := recover(); p != nil {
-		r.panicked()
+		r.onPanic()
 		r.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()), "remedy", "please report it")
 		*err = status.Error(codes.Internal, "internal error")
 	}

@@ -79,14 +79,14 @@ type Config struct {
 
 // Parts are what the server serves.
 type Parts struct {
-	Service  *rls.Service
-	Quotas   *rlqs.Service // nil serves none
-	Health   *Health
-	Admin    admin.Parts              // Listen sets what Health and the Config decide
-	Panicked func()                   // called for each recovered panic
-	Checked  func(took time.Duration) // called for each gRPC health check; may be nil
-	Trace    Tracer                   // nil for none
-	Log      *slog.Logger
+	Service       *rls.Service
+	Quotas        *rlqs.Service // nil serves none
+	Health        *Health
+	Admin         admin.Parts              // Listen sets what Health and the Config decide
+	OnPanic       func()                   // called for each recovered panic
+	OnHealthCheck func(took time.Duration) // called for each gRPC health check; may be nil
+	Trace         Tracer                   // nil for none
+	Log           *slog.Logger
 }
 
 // Tracer makes the spans of requests.
@@ -123,7 +123,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 			for _, opened := range listeners {
 				_ = opened.Close() // the error that matters is the one that led here
 			}
-			return nil, errOpening(port.name, err)
+			return nil, openingError(port.name, err)
 		}
 		listeners = append(listeners, connlimit.New(lis, strings.ToLower(port.name), port.connections, p.Log))
 	}
@@ -137,13 +137,13 @@ func Listen(c Config, p Parts) (*Server, error) {
 }
 
 func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
-	r := recovery{p.Log, p.Panicked, p.Trace}
+	r := recovery{p.Log, p.OnPanic, p.Trace}
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	g := grpc.NewServer(
-		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
+		grpc.Creds(&handshakeLogger{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -164,7 +164,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if p.Quotas != nil {
 		p.Quotas.Register(g)
 	}
-	healthpb.RegisterHealthServer(g, healthServer{p.Health.grpc, p.Checked})
+	healthpb.RegisterHealthServer(g, healthServer{p.Health.grpc, p.OnHealthCheck})
 	reflection.Register(g)
 	return g
 }
@@ -199,11 +199,11 @@ func (s *Server) drain(kill context.Context) error {
 	case <-time.After(s.config.DrainDelay):
 	case <-kill.Done():
 	}
-	bound, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
+	drainCtx, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
 	defer cancel()
 	s.endStreams()
 	ended := make(chan error, 1)
-	go func() { ended <- s.http.shutDown(bound) }()
+	go func() { ended <- s.http.shutDown(drainCtx) }()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -211,8 +211,8 @@ func (s *Server) drain(kill context.Context) error {
 	}()
 	select {
 	case <-stopped:
-	case <-bound.Done():
-		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(bound))
+	case <-drainCtx.Done():
+		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(drainCtx))
 		s.grpc.Stop()
 		<-stopped
 	}

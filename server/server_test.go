@@ -81,9 +81,9 @@ func start(t testing.TB, s setup) *running {
 	r.quotas = rlqs.New(r.limiter, rlqs.Options{MaxStreams: 1, MaxBuckets: 1, MaxStreamBuckets: 1, Replicas: func() int { return 1 },
 		Log: slog.New(slog.DiscardHandler)})
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }),
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.AnsweredRequest) { metrics.Observe(a.Result, a.Took) }),
 		Quotas: r.quotas, Health: r.health,
-		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Access: &admin.Access{}}, Panicked: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
+		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Access: &admin.Access{}}, OnPanic: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

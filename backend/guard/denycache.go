@@ -14,7 +14,7 @@ import (
 const (
 	// longestDenial is how long a denial is cached at most, and so how long a reset or refund by another replica may go
 	// unnoticed here.
-	longestDenial = time.Second
+	maxDenialTime = time.Second
 	// denialShards is the number of shards, each with its own lock; a power of two.
 	denialShards = 64
 	// minDenials is the least capacity of a shard, in keys.
@@ -26,10 +26,10 @@ const (
 // denyCache holds recent denials of the store. A denial of h hits holds for counts of at least h hits of the same key
 // under the same limits: fewer hits may fit.
 type denyCache struct {
-	seed      maphash.Seed
-	keepFixed bool // cache denials of a fixed window that charges denied hits, until it ends
-	capacity  int  // of a shard, in keys
-	shards    [denialShards]denialShard
+	seed       maphash.Seed
+	cacheFixed bool // cache denials of a fixed window that charges denied hits, until it ends
+	capacity   int  // of a shard, in keys
+	shards     [denialShards]denialShard
 }
 
 type denialShard struct {
@@ -57,7 +57,7 @@ type denialSlot struct {
 
 // init allocates the cache. bytes is [Config.FixedWindowBytes].
 func (d *denyCache) init(bytes int64) {
-	d.seed, d.keepFixed = maphash.MakeSeed(), bytes > 0
+	d.seed, d.cacheFixed = maphash.MakeSeed(), bytes > 0
 	d.capacity = max(minDenials, int(bytes/bytesPerDenial/denialShards))
 	for i := range d.shards {
 		d.shards[i].denials = make(map[string]denial)
@@ -70,23 +70,23 @@ func (d *denyCache) shard(key []byte) *denialShard {
 
 // lookUp denies a check whose denial is cached, and returns the slot of its denial. Looks, refunds, and checks that
 // charge denied hits must ask the store; the last may be cached if they have one fixed window and keepFixed is set.
-func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (place denialSlot, denied bool) {
-	kept := d.keepFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
-	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !kept {
+func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (slot denialSlot, denied bool) {
+	cacheable := d.cacheFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
+	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !cacheable {
 		return denialSlot{}, false
 	}
 	sh := d.shard(c.Key)
-	place = denialSlot{sh, sh.evictions.Load()}
+	slot = denialSlot{sh, sh.evictions.Load()}
 	if sh.size.Load() == 0 {
-		return place, false
+		return slot, false
 	}
 	sh.mu.RLock()
-	known, found := sh.denials[string(c.Key)]
+	cached, found := sh.denials[string(c.Key)]
 	sh.mu.RUnlock()
-	if denied = found && known.covers(c, now); denied {
-		*out = known.decision(c, now)
+	if denied = found && cached.covers(c, now); denied {
+		*out = cached.decision(c, now)
 	}
-	return place, denied
+	return slot, denied
 }
 
 // covers reports whether the denial holds for this check.
@@ -107,29 +107,29 @@ func (d *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 // add caches a denial until a check of its size may fit, at most for a second and for one precision of a sliding window,
 // counted from when the store was asked. A fixed window that charges denied hits is full until it ends, for any number
 // of hits. add does nothing if the key was evicted after the store was asked.
-func (d *denyCache) add(c *backend.Check, given *backend.Decision, place denialSlot, asked, now time.Time) {
-	sh := place.shard
+func (d *denyCache) add(c *backend.Check, decision *backend.Decision, slot denialSlot, sentAt, now time.Time) {
+	sh := slot.shard
 	if sh == nil {
 		return
 	}
-	hits, before, holds := c.Hits, given.Before, min(given.RetryIn, longestDenial)
+	hits, before, lifetime := c.Hits, decision.Before, min(decision.RetryIn, maxDenialTime)
 	if c.ChargesAlways() { // the denied hits count too, so not even one more hit fits
-		hits, before, holds = 1, given.Before+c.Hits, given.ResetIn
+		hits, before, lifetime = 1, decision.Before+c.Hits, decision.ResetIn
 	}
 	for i := range c.Limits {
 		if p := c.Limits[i].Precision; p > 0 {
-			holds = min(holds, p)
+			lifetime = min(lifetime, p)
 		}
 	}
-	fresh := denial{hits: hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
-		strictest: given.Strictest, before: before}
+	fresh := denial{hits: hits, until: sentAt.Add(lifetime), retry: now.Add(decision.ResetIn),
+		strictest: decision.Strictest, before: before}
 	if !now.Before(fresh.until) {
 		return
 	}
 	fresh.limits = slices.Clone(c.Limits) // the request owns the limits of an override
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.evictions.Load() != place.evictions {
+	if sh.evictions.Load() != slot.evictions {
 		return
 	}
 	old, found := sh.denials[string(c.Key)]

@@ -19,18 +19,18 @@ import (
 
 // Guard is a backend.Store that asks the wrapped store only if it has to. Make one with New.
 type Guard struct {
-	store    backend.Store
-	policy   descriptors.Policy
-	denied   denyCache
-	leases   leaseTable
-	local    backend.Counter // nil if no check has that policy
-	replicas func() int
-	now      func() time.Time
-	calls    sync.Pool // of *call
-	stop     context.CancelFunc
-	running  sync.WaitGroup
+	store     backend.Store
+	policy    descriptors.Policy
+	denyCache denyCache
+	leases    leaseTable
+	local     backend.Counter // nil if no check has that policy
+	replicas  func() int
+	now       func() time.Time
+	calls     sync.Pool // of *call
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 
-	lookups, hits atomic.Uint64 // of the deny cache
+	denyLookups, denyHits atomic.Uint64 // of the deny cache
 }
 
 var _ backend.Store = (*Guard)(nil)
@@ -66,7 +66,7 @@ func New(store backend.Store, c Config) *Guard {
 		c.Now = time.Now
 	}
 	g := &Guard{store: store, policy: cmp.Or(c.Policy, descriptors.PolicyError), now: c.Now, local: c.Local, replicas: c.Replicas}
-	g.denied.init(c.FixedWindowBytes)
+	g.denyCache.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
 	ctx, stop := context.WithCancel(context.Background())
@@ -140,9 +140,9 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	}
 	c := g.calls.Get().(*call)
 	c.checks, c.out, c.start = checks, out, g.now()
-	g.denyKnown(c)
+	g.denyCached(c)
 	if g.leases.enabled && c.decided < len(checks) {
-		g.lease(c)
+		g.decideFromLeases(c)
 	}
 	var err error
 	switch {
@@ -162,7 +162,7 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 }
 
 // denyKnown denies the checks of a call whose denials are cached.
-func (g *Guard) denyKnown(c *call) {
+func (g *Guard) denyCached(c *call) {
 	cacheable := 0
 	refunds := false // a count of the same call may need the returned hits
 	for i := range c.checks {
@@ -170,7 +170,7 @@ func (g *Guard) denyKnown(c *call) {
 	}
 	for i := range c.checks {
 		var p plan
-		p.denial, p.decided = g.denied.lookUp(&c.checks[i], c.start, &c.out[i])
+		p.denial, p.decided = g.denyCache.lookUp(&c.checks[i], c.start, &c.out[i])
 		if p.decided = p.decided && !refunds; p.decided {
 			c.decided++
 			c.refused = c.refused || c.checks[i].Enforced
@@ -180,8 +180,8 @@ func (g *Guard) denyKnown(c *call) {
 		}
 		c.plans = append(c.plans, p)
 	}
-	g.hits.Add(uint64(c.decided))
-	g.lookups.Add(uint64(cacheable))
+	g.denyHits.Add(uint64(c.decided))
+	g.denyLookups.Add(uint64(cacheable))
 }
 
 // uncharged reports whether check i becomes a look because its request is refused anyway.
@@ -192,7 +192,7 @@ func (c *call) uncharged(i int) bool {
 
 // lease decides checks that are not denied yet from leases, as far as it can. A request that is refused anyway uses no
 // leased hits.
-func (g *Guard) lease(c *call) {
+func (g *Guard) decideFromLeases(c *call) {
 	for i := range c.checks {
 		p := &c.plans[i]
 		if p.decided || c.uncharged(i) {
@@ -206,7 +206,7 @@ func (g *Guard) lease(c *call) {
 }
 
 // settle adds a settlement before check i, and reports whether the call has room for it.
-func (c *call) settle(i int, check backend.Check) bool {
+func (c *call) addSettlement(i int, check backend.Check) bool {
 	if len(c.checks)+len(c.settlements) >= backend.MaxChecks {
 		return false
 	}
@@ -230,7 +230,7 @@ func (g *Guard) decideRest(ctx context.Context, c *call) error {
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
 	for i := range c.part.Checks {
 		if check := &c.part.Checks[i]; check.Op == backend.Refund && check.Lease != nil {
-			g.leases.settled(check, cmp.Or(err, c.part.Out[i].Err), c.start)
+			g.leases.finishSettlement(check, cmp.Or(err, c.part.Out[i].Err), c.start)
 		}
 	}
 	c.part.CopyTo(c.out)
@@ -280,11 +280,11 @@ func (g *Guard) record(c *call, err error) (away bool) {
 		}
 		switch {
 		case check.Op == backend.Refund:
-			g.denied.evict(check.Key)
+			g.denyCache.evict(check.Key)
 		case check.Op == backend.Look && g.leases.enabled:
 			g.leases.addUnused(check, d, c.start)
 		case !p.decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
-			g.denied.add(check, d, p.denial, c.start, g.now())
+			g.denyCache.add(check, d, p.denial, c.start, g.now())
 		}
 	}
 	return away
@@ -303,7 +303,7 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 // Reset removes a key from the store, and its denials and leases from this process.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
-	g.denied.evict(key)
+	g.denyCache.evict(key)
 	g.leases.reset(key)
 	return err
 }
@@ -341,7 +341,7 @@ type Stats struct {
 
 // Stats returns the guard's totals.
 func (g *Guard) Stats() Stats {
-	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), DenyCacheKeys: g.denied.keys(),
+	return Stats{DenyCacheHits: g.denyHits.Load(), DenyCacheLookups: g.denyLookups.Load(), DenyCacheKeys: g.denyCache.keys(),
 		Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
 		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseLapsed: g.leases.lapsed.Load()}
 }

@@ -126,7 +126,7 @@ func (t *leaseTable) decide(c *call, i int) (decided bool, asks *pendingLease) {
 		return true, nil
 	}
 	for other := sh.keys[string(check.Key)]; other != nil; other = other.next {
-		if other.granted > 0 && sharesState(other.limits, check.Limits) && c.settle(i, other.settlement(check.Key)) {
+		if other.granted > 0 && sharesState(other.limits, check.Limits) && c.addSettlement(i, other.settlement(check.Key)) {
 			if other.granted, other.unused = 0, 0; other != l {
 				other.askAfter = now.Add(sharedPause)
 			}
@@ -135,7 +135,7 @@ func (t *leaseTable) decide(c *call, i int) (decided bool, asks *pendingLease) {
 	if !wanted {
 		return false, nil
 	}
-	return false, t.want(sh, l, check, now)
+	return false, t.requestLease(sh, l, check, now)
 }
 
 // sharesNoState reports whether no other check of the call counts in check i's states: a lease could get it denied.
@@ -157,9 +157,9 @@ func sharesState(a, b []descriptors.Limit) bool {
 }
 
 // want returns the lease that a key must ask for, nil for none. l is nil if the shard has no lease of the key.
-func (t *leaseTable) want(sh *leaseShard, l *lease, c *backend.Check, now time.Time) *pendingLease {
+func (t *leaseTable) requestLease(sh *leaseShard, l *lease, c *backend.Check, now time.Time) *pendingLease {
 	share := leaseShare * uint64(max(1, t.replicas()))
-	hits := l.need(c, share, now)
+	hits := l.hitsNeeded(c, share, now)
 	switch {
 	case hits < backend.MinLeaseHits:
 		return nil
@@ -173,14 +173,14 @@ func (t *leaseTable) want(sh *leaseShard, l *lease, c *backend.Check, now time.T
 		return nil
 	}
 	state := 1 + rand.Uint64N(1<<53-1) // a script's numbers are exact below 2^53
-	l.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: l.abandoned.sum(longest(l.limits), now),
+	l.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: l.abandoned.sum(maxHitLife(l.limits), now),
 		State: state}, t, c, now}
 	return l.pending
 }
 
 // need returns how many hits a key needs until the end of a lease that is granted now, at most what the limits allow.
 // l may be nil.
-func (l *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
+func (l *lease) hitsNeeded(c *backend.Check, share uint64, now time.Time) uint64 {
 	span := backend.LeaseSpan(c.Limits)
 	rest := span
 	if l != nil && !l.bucketEnds.IsZero() {
@@ -236,7 +236,7 @@ func (p *pendingLease) Done(d *backend.Decision) {
 	switch {
 	case p.Hits > 0:
 		t.grants.Add(1)
-		l.abandoned.add(l.unused, longest(l.limits), p.sent)
+		l.abandoned.add(l.unused, maxHitLife(l.limits), p.sent)
 		t.lapse(l) // the old lease, if it could not be settled
 		lasts := p.TimeLeft(l.limits)
 		l.granted, l.unused, l.state, l.chargedAt = p.Hits, p.Hits, p.State, p.Now
@@ -245,7 +245,7 @@ func (p *pendingLease) Done(d *backend.Decision) {
 	case !neverSent(d.Err): // a check that asks costs the store twice as much, and the limit is near or the store slow
 		l.askAfter = p.sent.Add(noGrantPause)
 		if d.Err != nil { // the store may have granted hits that nobody will use
-			l.abandoned.add(p.Want, longest(l.limits), p.sent)
+			l.abandoned.add(p.Want, maxHitLife(l.limits), p.sent)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (t *leaseTable) settle(ctx context.Context, store backend.Counter, checks [
 	out := make([]backend.Decision, len(checks))
 	err := store.Decide(ctx, checks, out)
 	for i := range checks {
-		t.settled(&checks[i], cmp.Or(err, out[i].Err), now)
+		t.finishSettlement(&checks[i], cmp.Or(err, out[i].Err), now)
 	}
 }
 
@@ -50,17 +50,17 @@ func (sh *leaseShard) takeEnded(checks []backend.Check, now time.Time, all bool)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for key, first := range sh.keys {
-		place := &first
+		link := &first
 		for l := first; l != nil; l = l.next {
 			if l.granted > 0 && (all || !now.Before(l.ends)) {
 				checks = append(checks, l.settlement([]byte(key)))
 				l.granted, l.unused = 0, 0
 			}
 			if l.idle(now) {
-				*place = l.next
+				*link = l.next
 				sh.size.Add(-1)
 			} else {
-				place = &l.next
+				link = &l.next
 			}
 		}
 		if sh.keys[key] = first; first == nil {
@@ -73,12 +73,12 @@ func (sh *leaseShard) takeEnded(checks []backend.Check, now time.Time, all bool)
 // idle reports whether the lease has no state that a later one needs.
 func (l *lease) idle(now time.Time) bool {
 	return l.granted == 0 && l.pending == nil && now.After(l.ends.Add(keepAfterEnd)) && now.After(l.askAfter) &&
-		l.abandoned.sum(longest(l.limits), now) == 0
+		l.abandoned.sum(maxHitLife(l.limits), now) == 0
 }
 
 // settled handles the store's answer to a settlement. A settlement that was not sent will be sent again, unless the key
 // has leased since.
-func (t *leaseTable) settled(c *backend.Check, err error, now time.Time) {
+func (t *leaseTable) finishSettlement(c *backend.Check, err error, now time.Time) {
 	q, sh := c.Lease, t.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -92,7 +92,7 @@ func (t *leaseTable) settled(c *backend.Check, err error, now time.Time) {
 	t.returned.Add(q.Returned)
 	t.lapsed.Add(q.Unused - q.Returned)
 	if l != nil && l.state == q.State { // else their state was removed, and the hits with it
-		l.abandoned.add(q.Unused-q.Returned, longest(l.limits), now)
+		l.abandoned.add(q.Unused-q.Returned, maxHitLife(l.limits), now)
 	}
 }
 
@@ -121,7 +121,7 @@ func (a *abandoned) add(hits uint64, span time.Duration, now time.Time) {
 }
 
 // longest returns the longest time that a hit counts under these limits.
-func longest(limits []descriptors.Limit) (long time.Duration) {
+func maxHitLife(limits []descriptors.Limit) (long time.Duration) {
 	for i := range limits {
 		long = max(long, limits[i].Window+limits[i].Precision)
 	}

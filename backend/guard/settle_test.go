@@ -142,7 +142,7 @@ func TestLapsedHitsShrinkTheNextLease(t *testing.T) {
 			borrow(t, g, "k")
 			time.Sleep(backend.MaxLeaseTime + 10*time.Millisecond)
 			settlement := g.leases.shard([]byte("k")).takeEnded(nil, time.Now(), false)[0]
-			store.meanwhile = func() { g.leases.settled(&settlement, tt.settle(settlement.Lease), time.Now()) }
+			store.meanwhile = func() { g.leases.finishSettlement(&settlement, tt.settle(settlement.Lease), time.Now()) }
 			borrow(t, g, "k")
 			time.Sleep(backend.MaxLeaseTime + 10*time.Millisecond)
 			g.Settle(t.Context())

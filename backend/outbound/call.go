@@ -36,10 +36,10 @@ func (r *Request[S]) Answer(err error) {
 
 // group is the requests of a call for one queue. They are enqueued, sent and dropped together.
 type group[S any] struct {
-	caller   *caller
-	queue    *Queue[S]
-	requests []*Request[S]
-	joined   time.Time // when they joined the queue
+	caller     *caller
+	queue      *Queue[S]
+	requests   []*Request[S]
+	enqueuedAt time.Time // when they joined the queue
 }
 
 // refuse answers the requests with an error, which returns the group to its caller.
@@ -72,7 +72,7 @@ type call[S any] struct {
 }
 
 // set makes a request of each check.
-func (c *call[S]) set(checks []backend.Check, deadline time.Time) {
+func (c *call[S]) makeRequests(checks []backend.Check, deadline time.Time) {
 	c.deadline = deadline
 	c.unanswered.Store(int32(len(checks)))
 	c.groups, c.text = c.groups[:0], c.text[:0]
@@ -88,7 +88,7 @@ func (c *call[S]) set(checks []backend.Check, deadline time.Time) {
 }
 
 // join adds a request to the group for a queue.
-func (c *call[S]) join(r *Request[S], q *Queue[S]) {
+func (c *call[S]) addToGroup(r *Request[S], q *Queue[S]) {
 	for i := range c.groups {
 		if g := &c.groups[i]; g.queue == q {
 			g.requests = append(g.requests, r)

@@ -21,7 +21,7 @@ func (d *deadlines) add(c *caller, now time.Time) {
 	c.index = len(d.callers)
 	d.callers = append(d.callers, c)
 	if d.next.IsZero() || c.deadline.Before(d.next) {
-		d.set(c.deadline, now)
+		d.setTimer(c.deadline, now)
 	}
 }
 
@@ -46,7 +46,7 @@ func (d *deadlines) takeOut(c *caller) {
 	c.index = -1
 }
 
-func (d *deadlines) set(at, now time.Time) {
+func (d *deadlines) setTimer(at, now time.Time) {
 	d.next = at
 	if d.timer == nil {
 		d.timer = time.AfterFunc(at.Sub(now), d.fire)
@@ -72,6 +72,6 @@ func (d *deadlines) fire() {
 		}
 	}
 	if !next.IsZero() {
-		d.set(next, now)
+		d.setTimer(next, now)
 	}
 }

@@ -123,7 +123,7 @@ func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []ba
 // begin enqueues checks at the servers of their keys.
 func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, deadline time.Time) *call[S] {
 	c := e.calls.Get().(*call[S])
-	c.set(checks, deadline)
+	c.makeRequests(checks, deadline)
 	if e.config.Trace != nil {
 		c.context = ctx
 	}
@@ -138,7 +138,7 @@ func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, dead
 		if i == 0 && q.Server.lastExchangeLost.Load() { // many callers will leave at once, which takes time
 			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
-		c.join(r, q)
+		c.addToGroup(r, q)
 	}
 	for i := range c.groups {
 		e.enqueue(&c.groups[i], now)

@@ -54,22 +54,22 @@ type Queue[S any] struct {
 	Server    *Server[S]
 	PeerState any // the peer's own
 
-	maxOut    int // most batches in flight
-	requeued  []*Request[S]
-	waiting   []*group[S]
-	checks    int           // number of checks in both
-	out       []*Batch[S]   // oldest first
-	lastLeft  time.Time     // when the last batch was sent
-	roundTrip time.Duration // of the last one that came back
-	waking    bool          // a worker is on its way to the queue
-	idle      bool          // a worker waits to be woken
-	woken     chan struct{} // has a token once the idle worker is woken
-	timer     *time.Timer   // schedules a batch when the pace allows it
-	timerSet  bool
+	maxInFlight int // most batches in flight
+	requeued    []*Request[S]
+	waiting     []*group[S]
+	checks      int           // number of checks in both
+	inFlight    []*Batch[S]   // oldest first
+	lastSent    time.Time     // when the last batch was sent
+	roundTrip   time.Duration // of the last one that came back
+	waking      bool          // a worker is on its way to the queue
+	idle        bool          // a worker waits to be woken
+	woken       chan struct{} // has a token once the idle worker is woken
+	timer       *time.Timer   // schedules a batch when the pace allows it
+	timerSet    bool
 }
 
-func newQueue[S any](s *Server[S], maxOut int) *Queue[S] {
-	q := &Queue[S]{Server: s, maxOut: maxOut, woken: make(chan struct{}, 1)}
+func newQueue[S any](s *Server[S], maxInFlight int) *Queue[S] {
+	q := &Queue[S]{Server: s, maxInFlight: maxInFlight, woken: make(chan struct{}, 1)}
 	q.timer = time.AfterFunc(time.Hour, q.fire)
 	q.timer.Stop()
 	return q
@@ -91,9 +91,9 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 		g.refuse(away)
 		return true
 	}
-	g.joined = now
+	g.enqueuedAt = now
 	// About how long it takes to send the waiting checks.
-	drain := time.Duration(q.checks/maxBatch) * max(s.engine.config.Pace, q.roundTrip/time.Duration(q.maxOut))
+	drain := time.Duration(q.checks/maxBatch) * max(s.engine.config.Pace, q.roundTrip/time.Duration(q.maxInFlight))
 	full := q.checks+len(g.requests) > maxQueue || !now.Add(drain).Before(deadline)
 	if !full {
 		q.waiting = append(q.waiting, g)
@@ -112,7 +112,7 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 func (q *Queue[S]) schedule(now time.Time) {
 	switch {
 	case q.waking || q.checks == 0 || !q.hasRoom():
-	case q.mayLeave(now):
+	case q.maySend(now):
 		q.waking = true
 		if !q.wake() {
 			q.Server.engine.running.Add(1)
@@ -120,22 +120,22 @@ func (q *Queue[S]) schedule(now time.Time) {
 		}
 	case !q.timerSet:
 		q.timerSet = true
-		q.timer.Reset(q.lastLeft.Add(q.Server.engine.config.Pace).Sub(now))
+		q.timer.Reset(q.lastSent.Add(q.Server.engine.config.Pace).Sub(now))
 	}
 }
 
-func (q *Queue[S]) mayLeave(now time.Time) bool {
-	return q.hasRoom() && (q.Server.breaker.state == HalfOpen || len(q.out) == 0 ||
-		now.Sub(q.lastLeft) >= q.Server.engine.config.Pace)
+func (q *Queue[S]) maySend(now time.Time) bool {
+	return q.hasRoom() && (q.Server.breaker.state == HalfOpen || len(q.inFlight) == 0 ||
+		now.Sub(q.lastSent) >= q.Server.engine.config.Pace)
 }
 
 // hasRoom reports whether one more batch may be in flight, whatever the pace.
 func (q *Queue[S]) hasRoom() bool {
 	switch q.Server.breaker.state {
 	case Closed:
-		return len(q.out) < q.maxOut
+		return len(q.inFlight) < q.maxInFlight
 	case HalfOpen: // old batches may still wait for a connection; with maxOut 1 the old batch holds the only one
-		return q.Server.halfOpenBatch == nil && (q.maxOut > 1 || len(q.out) == 0)
+		return q.Server.halfOpenBatch == nil && (q.maxInFlight > 1 || len(q.inFlight) == 0)
 	}
 	return false
 }
@@ -212,17 +212,17 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 	if b.Queue == nil {
 		b.Queue, q.waking = q, false
 	} else {
-		q.out = slices.DeleteFunc(q.out, func(out *Batch[S]) bool { return out == b })
+		q.inFlight = slices.DeleteFunc(q.inFlight, func(out *Batch[S]) bool { return out == b })
 		q.roundTrip = now.Sub(b.Sent)
 		if s.halfOpenBatch == b {
 			s.halfOpenBatch = nil
 			defer s.schedule(now) // wakes the other queues
 		}
 	}
-	leaves := q.mayLeave(now) && q.fill(b, now)
-	if leaves {
-		q.out = append(q.out, b)
-		q.lastLeft = now
+	sends := q.maySend(now) && q.fill(b, now)
+	if sends {
+		q.inFlight = append(q.inFlight, b)
+		q.lastSent = now
 		s.scheduleOverdueCheck(b.Deadline, now)
 		b.UntilAway = s.untilAway
 		if s.breaker.state == HalfOpen {
@@ -232,24 +232,24 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 		b.Queue = nil
 	}
 	q.schedule(now)
-	return leaves
+	return sends
 }
 
 // fill moves the requeued requests and the first groups to the batch, in order, without those whose callers have left.
 func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	b.Requests, b.Joined, b.Sent = b.Requests[:0], b.Joined[:0], now
 	b.Deadline = now.Add(q.Server.engine.config.MinExchange)
-	again := q.requeued
+	requeued := q.requeued
 	q.requeued = q.requeued[:0]
-	q.take(b, again, now)
+	q.appendUnexpired(b, requeued, now)
 	taken := 0
 	for _, g := range q.waiting {
 		if len(b.Requests)+len(g.requests) > maxBatch {
 			break
 		}
 		taken++
-		if q.take(b, g.requests, now) {
-			b.Joined = append(b.Joined, g.joined)
+		if q.appendUnexpired(b, g.requests, now) {
+			b.Joined = append(b.Joined, g.enqueuedAt)
 		}
 	}
 	q.waiting = slices.Delete(q.waiting, 0, taken)
@@ -257,7 +257,7 @@ func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 }
 
 // take moves the requests to the batch whose callers still wait, and reports whether there were any.
-func (q *Queue[S]) take(b *Batch[S], requests []*Request[S], now time.Time) bool {
+func (q *Queue[S]) appendUnexpired(b *Batch[S], requests []*Request[S], now time.Time) bool {
 	q.checks -= len(requests)
 	before := len(b.Requests)
 	for _, r := range requests {

@@ -64,13 +64,13 @@ type Server[S any] struct {
 }
 
 // Open makes a server with this number of queues, each with at most maxOut batches in flight.
-func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxOut int) *Server[S] {
+func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxInFlight int) *Server[S] {
 	s := &Server[S]{Name: name, engine: e, peer: peer, lastUsed: time.Now()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.untilAway, s.cancelUntilAway = context.WithCancel(s.ctx)
 	s.healthy.Store(true)
 	for range queues {
-		s.Queues = append(s.Queues, newQueue(s, maxOut))
+		s.Queues = append(s.Queues, newQueue(s, maxInFlight))
 	}
 	s.overdueTimer = time.AfterFunc(time.Hour, s.checkOverdue)
 	s.overdueTimer.Stop()
@@ -102,13 +102,13 @@ func (s *Server[S]) Away() error {
 }
 
 // Load returns the number of batches in flight and of waiting checks, and whether the breaker is open.
-func (s *Server[S]) Load() (out, waiting int, away bool) {
+func (s *Server[S]) Load() (inFlight, waiting int, away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.Queues {
-		out, waiting = out+len(q.out), waiting+q.checks
+		inFlight, waiting = inFlight+len(q.inFlight), waiting+q.checks
 	}
-	return out, waiting, s.breaker.state == Open
+	return inFlight, waiting, s.breaker.state == Open
 }
 
 // Trace starts to trace an exchange of requests, none of which is answered yet. end gets the outcome that Note gets.
@@ -160,22 +160,22 @@ func (s *Server[S]) checkOverdue() {
 	s.update(now, Lost, ErrLate, func() {
 		s.overdueAt = time.Time{}
 		check := func(deadline, since time.Time) {
-			lost := deadline
+			lostAt := deadline
 			if s.breaker.state == HalfOpen {
-				lost = deadline.Add(DialTimeout)
+				lostAt = deadline.Add(DialTimeout)
 			}
-			if lost.After(now) {
-				s.scheduleOverdueCheck(lost, now)
+			if lostAt.After(now) {
+				s.scheduleOverdueCheck(lostAt, now)
 			} else {
-				s.breaker.onExchange(Lost, since, lost) // the next one may have left since
+				s.breaker.onExchange(Lost, since, lostAt) // the next one may have left since
 			}
 		}
 		for _, q := range s.Queues {
-			for _, b := range q.out {
+			for _, b := range q.inFlight {
 				check(b.Deadline, b.Sent)
 			}
-			for i := 0; i < len(q.waiting) && len(q.out) == q.maxOut && s.breaker.state == Closed; i++ {
-				check(q.waiting[i].caller.deadline, q.waiting[i].joined)
+			for i := 0; i < len(q.waiting) && len(q.inFlight) == q.maxInFlight && s.breaker.state == Closed; i++ {
+				check(q.waiting[i].caller.deadline, q.waiting[i].enqueuedAt)
 			}
 		}
 	})
@@ -193,7 +193,7 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	switch {
 	case after == before:
 	case after == Open:
-		waiting = s.opened(before, o, err)
+		waiting = s.onOpen(before, o, err)
 	default:
 		s.away.Store(nil)
 		s.reportChange(before, after, nil)
@@ -205,7 +205,7 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 }
 
 // opened handles the opening of the breaker: it cancels batches in flight, starts PINGs, and returns the queued requests.
-func (s *Server[S]) opened(before State, o Outcome, err error) []*Request[S] {
+func (s *Server[S]) onOpen(before State, o Outcome, err error) []*Request[S] {
 	s.setAway(before, o, err)
 	s.halfOpenBatch = nil
 	s.cancelUntilAway()
@@ -323,7 +323,7 @@ func (s *Server[S]) Retire(now time.Time, gone func() bool) bool {
 	defer s.mu.Unlock()
 	unused := now.Sub(s.lastUsed) >= idleTime
 	for _, q := range s.Queues {
-		unused = unused && len(q.out) == 0 && q.checks == 0
+		unused = unused && len(q.inFlight) == 0 && q.checks == 0
 	}
 	if unused && s.breaker.state == Open {
 		unused = gone()

@@ -21,12 +21,12 @@ type line struct {
 
 // Due reports whether to log a text about a subject: if it differs from the last one, or if the last one is older than
 // again, unless that is 0. If so, Due remembers the text.
-func (l *Lines) Due(subject, text string, again time.Duration) bool {
+func (l *Lines) Due(subject, text string, repeatAfter time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	before, known := l.last[subject]
-	if known && before.text == text && (again == 0 || now.Sub(before.at) < again) {
+	if known && before.text == text && (repeatAfter == 0 || now.Sub(before.at) < repeatAfter) {
 		return false
 	}
 	if l.last == nil {

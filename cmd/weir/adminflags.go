@@ -53,4 +53,4 @@ func checkDescriptor(text string) error {
 }
 
 // readable returns the readable form of a path, escaped for a terminal.
-func readable(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }
+func readablePath(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }

@@ -52,7 +52,7 @@ func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	query := url.Values{"domain": {c.Domain}, "descriptor": {c.Descriptor}}
-	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ weirs) string {
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ fleet) string {
 		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 }
@@ -83,7 +83,7 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 	if err == nil && a.Changed != nil && a.HitsBefore == 0 {
-		return terminal.No
+		return terminal.ExitNo
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (v *countersView) String() string {
 	changed := v.answer.Changed
 	b.WriteString(describeChange(changed))
 	fmt.Fprintf(&b, "%s %s   %s\n", descriptors.Printable(v.answer.Domain), descriptors.Printable(v.answer.Descriptor),
-		v.paint.Dim("rule "+readable(v.answer.Path)))
+		v.paint.Dim("rule "+readablePath(v.answer.Path)))
 	for _, l := range v.answer.Limits {
 		if changed == nil {
 			b.WriteByte('\n')
@@ -163,7 +163,7 @@ func (v *countersView) usage(l *admin.LimitAnswer) string {
 		out = fmt.Sprintf("%d before, %s", *l.HitsBefore, out)
 	}
 	if l.Hits > 0 {
-		out += ", " + ends + terminal.Span(l.ResetSeconds)
+		out += ", " + ends + terminal.FormatSeconds(l.ResetSeconds)
 	}
 	return out
 }

@@ -21,7 +21,7 @@ type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
 	By     string            `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
-	N      rows              `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N      rowCount          `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
 	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
@@ -54,8 +54,8 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 		defer stop()
 	}
 	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, of weirs) string {
-		return (&topView{answer: a, weirs: of.answered(), zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, fleet fleet) string {
+		return (&topView{answer: a, weirs: fleet.answered(), zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 }
 
@@ -80,7 +80,7 @@ func (v *topView) String() string {
 	a := v.answer
 	title := descriptors.Printable(a.Domain)
 	if a.Path != "" {
-		title += " " + readable(a.Path)
+		title += " " + readablePath(a.Path)
 	}
 	from := time.Unix(a.From, 0).In(v.zone)
 	where := "all weirs, from " + from.Format("2006-01-02 15:04") + " to " + time.Unix(a.To, 0).In(v.zone).Format("2006-01-02 15:04")
@@ -89,7 +89,7 @@ func (v *topView) String() string {
 		if v.weirs > 1 {
 			whose = fmt.Sprintf("%d weirs", v.weirs)
 		}
-		where = fmt.Sprintf("%s, the %s since %s", whose, terminal.Span(a.To-a.From), from.Format(time.TimeOnly))
+		where = fmt.Sprintf("%s, the %s since %s", whose, terminal.FormatSeconds(a.To-a.From), from.Format(time.TimeOnly))
 	}
 	fmt.Fprintf(&b, "%s   %s, most %s first\n\n", title, where, a.By)
 	for _, warning := range a.Warnings {
@@ -136,7 +136,7 @@ func (v *topView) table(b *strings.Builder) {
 		if r.Shared {
 			name += " (all values that fit)"
 		}
-		fmt.Fprintf(table, "%s\t  %s\n", readable(r.Path), name)
+		fmt.Fprintf(table, "%s\t  %s\n", readablePath(r.Path), name)
 	}
 	_ = table.Flush() // a builder takes everything
 }

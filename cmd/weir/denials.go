@@ -27,7 +27,7 @@ type denialsCommand struct {
 	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	Values     bool              `help:"Show the descriptor of each last denial. Its values may be personal."`
-	N          rows              `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N          rowCount          `default:"20" short:"n" help:"How many to list, at most 1000."`
 	portFlags
 }
 
@@ -67,8 +67,8 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 		query.Set("values", "true")
 	}
 	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, of weirs) string {
-		return c.describe(ctx, a, out.Zone, of)
+	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, fleet fleet) string {
+		return c.describe(ctx, a, out.Zone, fleet)
 	})
 }
 
@@ -82,7 +82,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	flags := c.portFlags
 	flags.JSON = false
 	// Weirs that do not answer, or refuse values, contribute none.
-	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ weirs) string {
+	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ fleet) string {
 		adding.Lock()
 		defer adding.Unlock()
 		if a.RecentAnswer != nil {
@@ -102,15 +102,15 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 //
 //	when     domain  rule            limit     over  still
 //	12s ago  shop    user/path=/pay  5/minute  134   56s
-func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, of weirs) string {
+func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, fleet fleet) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
 	rows, title, what, since := a.Denials, "still", "rule", "Counted since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
 	if len(rows) == 0 {
-		others := fmt.Sprintf(" That is of %s, and of the last that began.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
-		if of.asked == 1 {
+		others := fmt.Sprintf(" That is of %s, and of the last that began.\n%s\n", terminal.Count(fleet.answered(), "weir"), describeAsked(fleet))
+		if fleet.asked == 1 {
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
@@ -130,7 +130,7 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 			}
 		}
 		limit := strings.TrimSpace(d.Limit + " " + d.Name)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, descriptors.Printable(d.Domain), readable(d.Path),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, descriptors.Printable(d.Domain), readablePath(d.Path),
 			descriptors.Printable(limit), overText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
@@ -140,18 +140,18 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
 	whose := "; each replica keeps its own.\n"
-	if of.asked > 1 {
-		whose = fmt.Sprintf(", when the last of %s began: a row for each weir.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
+	if fleet.asked > 1 {
+		whose = fmt.Sprintf(", when the last of %s began: a row for each weir.\n%s\n", terminal.Count(fleet.answered(), "weir"), describeAsked(fleet))
 	}
 	return text.String() + since + whose
 }
 
 // describeAsked says how many weirs were asked, and which did not answer.
-func describeAsked(of weirs) string {
-	if len(of.unreachable) == 0 {
-		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
+func describeAsked(fleet fleet) string {
+	if len(fleet.unreachable) == 0 {
+		return fmt.Sprintf("Asked %d weirs: all answered.", fleet.asked)
 	}
-	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.unreachable, ", ")))
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", fleet.asked, descriptors.Printable(strings.Join(fleet.unreachable, ", ")))
 }
 
 // writeRows writes a table with a title line and, with values, the descriptor below each row.
@@ -221,7 +221,7 @@ func retryText(d *admin.DenialAnswer) string {
 	case *d.RetrySeconds == 0:
 		return "-"
 	}
-	return terminal.Span(*d.RetrySeconds)
+	return terminal.FormatSeconds(*d.RetrySeconds)
 }
 
 // remarks lists what is unusual about the last denial.
@@ -244,4 +244,4 @@ func remarks(d *admin.DenialAnswer) string {
 }
 
 // span formats a number of seconds; negative ones as 0.
-func span(seconds float64) string { return terminal.Span(int64(max(0, seconds))) }
+func span(seconds float64) string { return terminal.FormatSeconds(int64(max(0, seconds))) }

@@ -235,7 +235,7 @@ Streams of Envoys: 3
 }
 
 func TestListsTakeOneToAThousandRows(t *testing.T) {
-	for n, wrong := range map[rows]bool{-1: true, 0: true, 1: false, 1000: false, 1001: true} {
+	for n, wrong := range map[rowCount]bool{-1: true, 0: true, 1: false, 1000: false, 1001: true} {
 		if err := n.Validate(); (err != nil) != wrong {
 			t.Errorf("-n %d: %v, though an admin port takes 1 to 1000: several are merged here, by slices of that length", n, err)
 		}

@@ -60,7 +60,7 @@ func run(program string, args []string) int {
 	out := terminal.Output{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Zone: time.Local}
 	switch program {
 	case ratelimit.Client:
-		ctx, stop := untilSignal(false)
+		ctx, stop := signalContext(false)
 		defer stop()
 		return finish(tools.Client(ctx, args, out))
 	case ratelimit.Check:
@@ -71,7 +71,7 @@ func run(program string, args []string) int {
 	return finish(runCommand(args, out))
 }
 
-const about = `Limits requests for Envoy, and measures them.
+const description = `Limits requests for Envoy, and measures them.
 
 To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR says whether they are right,
 and weir call --domain D --descriptor key=value asks as Envoy does. weir COMMAND --help tells more.`
@@ -81,7 +81,7 @@ func runCommand(args []string, out terminal.Output) error {
 	var c commands
 	parser, err := kong.New(&c,
 		kong.Name("weir"),
-		kong.Description(about),
+		kong.Description(description),
 		kong.UsageOnError(),
 		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
 		kong.Bind(out, historycmd.Version(buildVersion()), historycmd.ServeFunc(func(ctx context.Context, dir string) error {
@@ -93,11 +93,11 @@ func runCommand(args []string, out terminal.Output) error {
 	}
 	completion.Register(parser) // answers a shell's request for completions, and exits
 	if len(args) == 0 {         // a container without a command must not look successful
-		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.Failed)) }
+		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.ExitFailed)) }
 	}
 	k, err := parser.Parse(args)
 	if err == nil {
-		err = givenTwice(k)
+		err = checkRepeatedFlags(k)
 	}
 	if err != nil {
 		return fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err)
@@ -112,7 +112,7 @@ func runCommand(args []string, out terminal.Output) error {
 }
 
 // givenTwice returns an error for a flag of one value that is given twice: the first value would be ignored.
-func givenTwice(k *kong.Context) error {
+func checkRepeatedFlags(k *kong.Context) error {
 	seen := make(map[*kong.Flag]bool)
 	for _, p := range k.Path {
 		if p.Flag != nil && seen[p.Flag] && !p.Flag.IsCumulative() {
@@ -168,7 +168,7 @@ func buildVersion() string {
 }
 
 // untilSignal returns a context that ends at the first SIGINT, SIGTERM or, unless excepted, SIGHUP.
-func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
+func signalContext(exceptHangup bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !exceptHangup {
 		signals = append(signals, syscall.SIGHUP)
@@ -183,14 +183,14 @@ func commandContext(command string) (context.Context, context.CancelFunc) {
 	if verb, _, _ := strings.Cut(command, " "); verb == "check" {
 		return context.WithCancel(context.Background())
 	}
-	return untilSignal(serves || signal.Ignored(syscall.SIGHUP))
+	return signalContext(serves || signal.Ignored(syscall.SIGHUP))
 }
 
 // secondSignal ends at a signal after the one that ended ctx: the user wants to exit now.
 func secondSignal(ctx context.Context, exceptHangup bool) context.Context {
 	second, end := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {
-		next, stop := untilSignal(exceptHangup)
+		next, stop := signalContext(exceptHangup)
 		defer stop()
 		<-next.Done()
 		end(errors.New("a second signal came"))

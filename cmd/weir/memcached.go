@@ -20,7 +20,7 @@ func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.
 	store := memcached.Open(c)
 	registerTotals(metrics, nil, store.Stats, memcachedTotals)
 	registerServers(store, "weir_memcached_servers", nil, metrics)
-	return guarded(store, "memcached", nil, set, metrics, log), nil
+	return guardStore(store, "memcached", nil, set, metrics, log), nil
 }
 
 var memcachedTotals = []total[memcached.Stats]{

@@ -24,12 +24,12 @@ func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, met
 		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
 	o.Exchange, _ = store.shared.(rlqs.Exchange)
 	quotas := rlqs.New(l, o)
-	metrics.Gauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
-	metrics.Gauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
-	metrics.Gauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil, quotas.Assigned)
+	metrics.RegisterGauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
+	metrics.RegisterGauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
+	metrics.RegisterGauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil, quotas.Assigned)
 	registerTotals(metrics, nil, quotas.Totals, quotaTotals)
 	for bound := range quotas.Totals().Refused {
-		metrics.Counter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
+		metrics.RegisterCounter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
 			map[string]string{"bound": bound}, func() float64 { return float64(quotas.Totals().Refused[bound]) })
 	}
 	return quotas
@@ -45,9 +45,9 @@ var quotaTotals = []total[rlqs.Totals]{
 
 // quotaCommand shows the demands and shares of Envoys with RLQS.
 type quotaCommand struct {
-	Domain string `placeholder:"NAME" help:"Only buckets of this domain."`
-	Values bool   `help:"Show the descriptor of each bucket. Its values may be personal."`
-	N      rows   `default:"20" short:"n" help:"How many to list, at most 1000."`
+	Domain string   `placeholder:"NAME" help:"Only buckets of this domain."`
+	Values bool     `help:"Show the descriptor of each bucket. Its values may be personal."`
+	N      rowCount `default:"20" short:"n" help:"How many to list, at most 1000."`
 	portFlags
 }
 
@@ -66,7 +66,7 @@ stream began. An Envoy has its stream at one replica: --admin may be a name that
 func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
 	query := url.Values{"n": {strconv.Itoa(int(c.N))}, "domain": {c.Domain}, "values": {strconv.FormatBool(c.Values)}}
 	merge := func(all []*admin.QuotaAnswer) (*admin.QuotaAnswer, error) { return mergeQuota(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ weirs) string { return c.describe(a) })
+	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ fleet) string { return c.describe(a) })
 }
 
 // describe returns a table for people.
@@ -79,7 +79,7 @@ func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
 		if row.Assignment != "share" {
 			share = row.Assignment
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", descriptors.Printable(row.Domain), readable(row.Path), row.Envoy, row.Demand,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%.1f\t%s\t%s\t%s\t%s\n", descriptors.Printable(row.Domain), readablePath(row.Path), row.Envoy, row.Demand,
 			share, span(row.Ends), terminal.Thousands(row.Allowed), terminal.Thousands(row.Denied))
 	}
 	if len(a.Buckets) > 0 {

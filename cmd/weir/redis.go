@@ -16,7 +16,7 @@ import (
 
 // openRedis opens the Redis of the settings, or both, with the one for limits per second, behind a guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
-	servers := metrics.Redis()
+	servers := metrics.RegisterRedis()
 	main, mainPool, err := openOneRedis(set, &set.Redis, "main", metrics, servers, trace, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
@@ -31,7 +31,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 		}
 		pools["redis_per_second_pool"], store = pool, redis.PerSecond(main, perSecond)
 	}
-	counters := guarded(store, "Redis", pools, set, metrics, log)
+	counters := guardStore(store, "Redis", pools, set, metrics, log)
 	counters.warning = func() (lines string) {
 		for _, s := range store.Stats().Servers {
 			if s.Foreign != "" {
@@ -63,7 +63,7 @@ func openOneRedis(set *config.Settings, variables *config.Redis, name string, me
 	if err != nil {
 		return nil, nil, err
 	}
-	servers.AddServers(name, func(yield func(server string, away, foreign bool)) {
+	servers.RegisterServers(name, func(yield func(server string, away, foreign bool)) {
 		for _, s := range store.Stats().Servers {
 			yield(s.Name, s.Away, s.Foreign != "")
 		}

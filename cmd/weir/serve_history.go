@@ -38,7 +38,7 @@ type historyPipeline struct {
 	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // Recorder.Drain, or that of OpenTelemetry's sink
 	store      *history.Reopening                                         // nil without a history
 	exporter   *export.Exporter                                           // nil without a history
-	denials    *denialKeeper                                              // nil unless denials are stored in Redis
+	denials    *denialStore                                               // nil unless denials are stored in Redis
 	downsample bool
 
 	flushInterval time.Duration
@@ -63,7 +63,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 			if err != nil {
 				return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 			}
-			p.denials = &denialKeeper{store: redis, log: log}
+			p.denials = &denialStore{store: redis, log: log}
 			open = func() (history.Store, error) { return redis, nil }
 		}
 		p.store = history.NewReopening(open, log)
@@ -73,7 +73,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 			Interval: set.History.FlushInterval, Durable: !set.HistoryInRedis()})
 		p.registerMetrics(metrics)
 	}
-	metrics.Hits(p.recorder)
+	metrics.RegisterHits(p.recorder)
 	return p, nil
 }
 
@@ -126,7 +126,7 @@ func (p *historyPipeline) run(ctx context.Context) {
 		}
 	})
 	if p.downsample {
-		running.Go(func() { keepDownsampled(ctx, p.store, downsampleInterval, p.log) })
+		running.Go(func() { downsamplePeriodically(ctx, p.store, downsampleInterval, p.log) })
 	}
 	p.exporter.Run(ctx)
 	running.Wait()
@@ -184,12 +184,12 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	registerTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
 		reason := export.DropReason(r)
-		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
+		metrics.RegisterCounter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
 			map[string]string{"reason": reason.String()}, func() float64 { return float64(st().Dropped[reason]) })
 	}
-	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
+	metrics.RegisterGauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
 		func() float64 { return float64(st().Waiting) })
-	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
+	metrics.RegisterGauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
 		if p.store.Err() != nil || st().Down {
 			return 0
 		}
@@ -202,9 +202,9 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 
 // registerPlacement registers metrics of which ring nodes have the history, and of the progress of a move.
 func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
-	metrics.Gauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
+	metrics.RegisterGauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
 		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
-	metrics.Gauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
+	metrics.RegisterGauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
 		nil, func() float64 { return float64(at().Left) })
 	registerTotals(metrics, nil, at, []total[redishistory.Placement]{
 		{"weir_history_moved_bytes_total", "Bytes of partitions that moves have copied, ever.",
@@ -216,7 +216,7 @@ func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics)
 
 // keepDownsampled downsamples the history until ctx ends, and logs the results. The interval has jitter, so that
 // replicas that started together do not run together.
-func keepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
+func downsamplePeriodically(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()
 		done, err := store.Downsample(ctx, begin)

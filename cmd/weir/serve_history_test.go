@@ -226,7 +226,7 @@ func TestServeDownsamplesAndLogsOnlyProblems(t *testing.T) {
 		log := &bytes.Buffer{}
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { keepDownsampled(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil))) })
+		running.Go(func() { downsamplePeriodically(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil))) })
 		pass := func() {
 			time.Sleep(4 * time.Minute) // two runs at least
 			synctest.Wait()

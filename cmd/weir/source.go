@@ -48,7 +48,7 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 // follow puts each new configuration in force, until ctx ends.
 func (s configSource) follow(ctx context.Context, to *service) {
 	err := s.Run(ctx, func(config *descriptors.Config) error {
-		defer to.telemetry.traces.Span("reload", "rules", len(config.Rules()))(nil)
+		defer to.telemetry.traces.StartSpan("reload", "rules", len(config.Rules()))(nil)
 		before := to.limiter.Config()
 		to.limiter.Apply(config)
 		logChanges(to.log, before, config)

@@ -89,7 +89,7 @@ func TestDotsInValuesAreSanitizedOnDemand(t *testing.T) {
 		d := c.AddDescriptor()
 		d.Entries = append(d.Entries, descriptors.Entry{Key: "tenant", Value: "b.c"})
 		var text strings.Builder
-		if err := errors.Join(l.Decide(t.Context(), c), s.values.WriteText(&text)); err != nil || !strings.Contains(text.String(), want) {
+		if err := errors.Join(l.Decide(t.Context(), c), s.source.WriteText(&text)); err != nil || !strings.Contains(text.String(), want) {
 			t.Errorf("with %q the statistics are\n%s(%v), want %s", value, &text, err, want)
 		}
 	}
@@ -110,9 +110,9 @@ func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run()
-	s.observe(rls.Answered{Took: 2 * time.Millisecond})
-	s.observe(rls.Answered{Took: 3 * time.Millisecond, JSON: true}) // is no call
-	s.checked(4 * time.Millisecond)
+	s.observe(rls.AnsweredRequest{Took: 2 * time.Millisecond})
+	s.observe(rls.AnsweredRequest{Took: 3 * time.Millisecond, JSON: true}) // is no call
+	s.countHealthCheck(4 * time.Millisecond)
 	where := "http://" + s.port.Address()
 	for path, want := range map[string]string{
 		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",
@@ -123,7 +123,7 @@ func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 			t.Errorf("%s answers %v\n%s; want %s", path, err, got, want)
 		}
 	}
-	s.observe(rls.Answered{Took: time.Millisecond})
+	s.observe(rls.AnsweredRequest{Took: time.Millisecond})
 	if n := metrics.Requests()[limit.OK]; n != 3 {
 		t.Errorf("weir's own metrics have %d requests, want all 3", n)
 	}

@@ -50,13 +50,13 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 	}
 	var err error
 	t.traces, err = trace.New(context.Background(), trace.Config{GRPC: set.TracesByGRPC(), Ratio: set.SamplingRate,
-		Values: set.TracingValues, Method: rls.Method, Resource: t.resource, Exported: t.exports("traces", metrics)})
+		Values: set.TracingValues, Method: rls.Method, Resource: t.resource, OnExport: t.exportObserver("traces", metrics)})
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of traces: %w", err)
 	}
 	const dropped = "Spans that did not reach the collector: more waited than OTEL_BSP_MAX_QUEUE_SIZE, or it did not take them."
 	for reason, n := range t.traces.Dropped() {
-		metrics.Counter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
+		metrics.RegisterCounter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
 			func() float64 { return float64(n.Load()) })
 	}
 	return t, nil
@@ -68,7 +68,7 @@ func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (d
 		return recorder.Drain, nil
 	}
 	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.set.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
-		Buckets: stats.RequestBuckets(), Exported: t.exports("metrics", metrics), Now: time.Now})
+		Buckets: stats.RequestBuckets(), OnExport: t.exportObserver("metrics", metrics), Now: time.Now})
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of hits: %w", err)
 	}
@@ -76,10 +76,10 @@ func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (d
 }
 
 // exports returns a function that counts exports of a signal, and logs when they begin to fail and when they succeed again.
-func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
+func (t *telemetry) exportObserver(signal string, metrics *stats.Metrics) func(error) {
 	var done, failed atomic.Uint64
 	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
-		metrics.Counter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
+		metrics.RegisterCounter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
 			map[string]string{"signal": signal, "result": result}, func() float64 { return float64(n.Load()) })
 	}
 	var failing atomic.Bool
@@ -99,7 +99,7 @@ func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 }
 
 // requests returns the tracer of requests, nil if traces are off.
-func (t *telemetry) requests() server.Tracer {
+func (t *telemetry) requestTracer() server.Tracer {
 	if t.traces == nil {
 		return nil
 	}
@@ -107,9 +107,9 @@ func (t *telemetry) requests() server.Tracer {
 }
 
 // observe is called for each answered request.
-func (t *telemetry) observe(a rls.Answered) {
+func (t *telemetry) observe(a rls.AnsweredRequest) {
 	if t.traces != nil {
-		t.traces.Answered(a.Context, a.Call, a.Result)
+		t.traces.RecordVerdict(a.Context, a.Call, a.Result)
 	}
 	if t.hits != nil {
 		t.hits.Observe(a.Context, a.Took)
@@ -127,7 +127,7 @@ func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history
 	if len(b.Increments) == 0 { // it only reads a position
 		return h.Store.Apply(ctx, p, b)
 	}
-	ended := h.traces.Span("history flush", "increments", len(b.Increments))
+	ended := h.traces.StartSpan("history flush", "increments", len(b.Increments))
 	result, err := h.Store.Apply(ctx, p, b)
 	ended(err)
 	return result, err

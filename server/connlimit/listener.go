@@ -15,8 +15,8 @@ type Reason string
 
 // The reasons.
 const (
-	Total  Reason = "max_connections"
-	Client Reason = "max_connections_per_client"
+	ReasonTotal  Reason = "max_connections"
+	ReasonClient Reason = "max_connections_per_client"
 )
 
 // Limits are the most open connections of a port, in all and from one client; 0 is no bound. A client is an
@@ -38,14 +38,14 @@ type Listener struct {
 
 // refusal counts and logs the connections that were refused for a reason.
 type refusal struct {
-	count  atomic.Uint64
-	logged Sampled
+	count   atomic.Uint64
+	sampler LogSampler
 }
 
 // New limits the connections that lis accepts.
 func New(lis net.Listener, port string, limits Limits, log *slog.Logger) *Listener {
 	return &Listener{Listener: lis, Port: port, limits: limits, log: log, clients: make(map[netip.Prefix]int),
-		refused: map[Reason]*refusal{Total: new(refusal), Client: new(refusal)}}
+		refused: map[Reason]*refusal{ReasonTotal: new(refusal), ReasonClient: new(refusal)}}
 }
 
 // Open returns the number of open connections.
@@ -73,7 +73,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		_ = raw.Close() // nothing was written
 		refusal := l.refused[reason]
 		refusal.count.Add(1)
-		refusal.logged.Log(l.log, slog.LevelWarn, "connection refused", "port", l.Port, "client", raw.RemoteAddr().String(),
+		refusal.sampler.Log(l.log, slog.LevelWarn, "connection refused", "port", l.Port, "client", raw.RemoteAddr().String(),
 			"reason", string(reason), "max_connections", l.limits.Total, "max_connections_per_client", l.limits.PerClient)
 	}
 }
@@ -84,9 +84,9 @@ func (l *Listener) admit(client netip.Prefix) Reason {
 	defer l.mu.Unlock()
 	switch {
 	case l.limits.PerClient > 0 && client.IsValid() && l.clients[client] >= l.limits.PerClient:
-		return Client
+		return ReasonClient
 	case l.limits.Total > 0 && l.open >= l.limits.Total:
-		return Total
+		return ReasonTotal
 	}
 	l.open++
 	l.clients[client]++

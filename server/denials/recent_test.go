@@ -90,7 +90,7 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 			}
 			compare(t, seed, w, all, q)
 		}
-		if !w.recorder.recent.since.IsZero() {
+		if !w.recorder.recent.completeSince.IsZero() {
 			overflowed++
 		}
 	}

@@ -71,12 +71,12 @@ func (t *Table) Record(place int, shadow bool, d *Denial, descriptor descriptors
 	if place == 0 {
 		return // an unknown domain, which has no limits
 	}
-	of := &t.rules.At(place)[0]
+	tally := &t.rules.At(place)[0]
 	if shadow {
-		of = &t.rules.At(place)[1]
+		tally = &t.rules.At(place)[1]
 	}
-	of.add(d, descriptor)
-	t.recorder.recent.add(of, d, descriptor)
+	tally.add(d, descriptor)
+	t.recorder.recent.add(tally, d, descriptor)
 }
 
 func (t *tally) add(d *Denial, descriptor descriptors.Descriptor) {
@@ -135,13 +135,13 @@ func (r *Recorder) List(f Filter) []Summary {
 }
 
 // summary sums up one of the rule's tallies, and returns false before its first denial.
-func (t *ruleTally) summary(of *tally, values bool) (s Summary, ok bool) {
-	requests, last := of.requests.Load(), of.last.Load()
+func (t *ruleTally) summary(counts *tally, values bool) (s Summary, ok bool) {
+	requests, last := counts.requests.Load(), counts.last.Load()
 	if requests == 0 || last == nil {
 		return Summary{}, false
 	}
 	s = Summary{Domain: t.rule.Domain, Path: t.rule.Path, Shadow: t.shadow, Last: last.Denial, Requests: requests,
-		Hits: of.hits.Load()}
+		Hits: counts.hits.Load()}
 	if values {
 		s.Descriptor = last.descriptor
 	}

@@ -75,7 +75,7 @@ type Event struct {
 }
 
 // Record counts the hits of a check. Refunds are counted only for envoyproxy/ratelimit's statistics.
-func (c *Counter) Record(e *Event, m Modes) {
+func (c *Counter) Record(e *Event, modes Modes) {
 	check, d, ratelimit := e.Check, e.Decision, c.ratelimit.Counters(e.Rule, e.Descriptor, e.Override)
 	if check.Op == backend.Refund {
 		ratelimit.Add(rulestats.TotalNegativeHits, check.Hits)
@@ -88,14 +88,14 @@ func (c *Counter) Record(e *Event, m Modes) {
 		c.record(e, &n)
 		return
 	}
-	fit, near := split(check, d, m.NearRatio)
+	fit, near := split(check, d, modes.NearRatio)
 	beyond := history.Over
-	if m.Shadow || m.Passes {
+	if modes.Shadow || modes.Passes {
 		beyond = history.Shadow
 	}
 	n[history.Within], n[history.Near], n[beyond] = min(fit, MaxHits), min(near, MaxHits), min(check.Hits-fit, MaxHits)
 	c.record(e, &n)
-	ratelimit.Count(check, d, fit, near, m.Shadow)
+	ratelimit.Count(check, d, fit, near, modes.Shadow)
 }
 
 // record counts hits for the rule, and for the key in the ranking.
@@ -158,8 +158,8 @@ func (n *counts) each(id history.ID, emit func(history.ID, uint64)) {
 
 // addTo adds the counts to a rule's totals.
 func (c *counters) addTo(t *Totals) {
-	of := t.byOutcome()
+	totals := t.byOutcome()
 	for o := history.Outcomes - 1; o >= 0; o-- {
-		*of[o] += c.totals[o].Load()
+		*totals[o] += c.totals[o].Load()
 	}
 }

@@ -36,7 +36,7 @@ type Recorder struct {
 // at most: 100 take some 20 KB in such a rule.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
-		quota: seriesQuota{places: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
+		quota: seriesQuota{perRule: maxValues, admitted: make(map[history.ID]bool), used: make(map[history.ID]int)}}
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Value
 		c.rule, c.recorder = e.Name, r

@@ -167,7 +167,7 @@ func TestLaterHeavyValueGetsASeries(t *testing.T) {
 	store := historytest.NewLedgers(historytest.Options{Keep: keep, Now: func() time.Time { return now }, Step: func(string) {}})
 	s := newStream(t, 2)
 	for _, r := range s.weirs {
-		r.quota.places = places
+		r.quota.perRule = places
 	}
 	ofDay := make(map[int64]uint64)
 	weeks, hits := uint64(250), uint64(400)

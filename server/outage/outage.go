@@ -23,7 +23,7 @@ const (
 	recoveryTime = 5 * time.Second
 	// decisionsTime is how often the policies' decisions are read while all servers count: decisions on checks that were
 	// only late, or too many, belong to no outage.
-	decisionsTime = time.Second
+	baselineInterval = time.Second
 )
 
 // Log logs the begin of each outage, with the policies that decide, and its end, with their decisions.
@@ -34,9 +34,9 @@ type Log struct {
 	Policy  descriptors.Policy // the default, for rules without their own
 	Log     *slog.Logger
 
-	failed, recovered time.Time                    // when the first server failed, and when all counted again; zero: neither
-	began, ended      time.Time                    // of the outage whose begin is logged; zero: not yet
-	before            [descriptors.Policies]uint64 // decisions by policy when all servers last counted
+	failedAt, recoveredAt time.Time                    // when the first server failed, and when all counted again; zero: neither
+	beganAt, endedAt      time.Time                    // of the outage whose begin is logged; zero: not yet
+	baseline              [descriptors.Policies]uint64 // decisions by policy when all servers last counted
 }
 
 // Run logs outages until ctx ends. It checks the servers after each change, and when a timer ends.
@@ -44,15 +44,15 @@ func (l *Log) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	l.Servers.Notify(changed)
 	for wait := confirmTime; ; wait = l.update(time.Now(), l.failing()) {
-		var over <-chan time.Time
+		var timer <-chan time.Time
 		if wait > 0 {
-			over = time.After(wait)
+			timer = time.After(wait)
 		}
 		select {
 		case <-changed:
-		case <-over:
+		case <-timer:
 		case <-ctx.Done():
-			l.ended = cmp.Or(l.ended, l.recovered, time.Now())
+			l.endedAt = cmp.Or(l.endedAt, l.recoveredAt, time.Now())
 			l.end("weir ends: servers of " + l.Kind + " cannot count")
 			return
 		}
@@ -75,12 +75,12 @@ func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 	if len(failing) == 0 {
 		return l.updateAllUp(now)
 	}
-	l.failed, l.recovered = cmp.Or(l.failed, now), time.Time{}
-	if wait = l.failed.Add(confirmTime).Sub(now); wait > 0 {
+	l.failedAt, l.recoveredAt = cmp.Or(l.failedAt, now), time.Time{}
+	if wait = l.failedAt.Add(confirmTime).Sub(now); wait > 0 {
 		return wait
 	}
-	if l.ended = (time.Time{}); l.began.IsZero() {
-		l.began = l.failed
+	if l.endedAt = (time.Time{}); l.beganAt.IsZero() {
+		l.beganAt = l.failedAt
 		l.logBegin(failing)
 	}
 	return 0
@@ -88,18 +88,18 @@ func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 
 // updateAllUp is update while all servers count.
 func (l *Log) updateAllUp(now time.Time) (wait time.Duration) {
-	l.recovered = cmp.Or(l.recovered, now)
-	if wait = l.recovered.Add(confirmTime).Sub(now); wait > 0 && !l.failed.IsZero() {
+	l.recoveredAt = cmp.Or(l.recoveredAt, now)
+	if wait = l.recoveredAt.Add(confirmTime).Sub(now); wait > 0 && !l.failedAt.IsZero() {
 		return wait
 	}
-	if l.failed = (time.Time{}); l.began.IsZero() {
-		l.before = l.Limiter.DegradedByPolicy()
-		return decisionsTime
+	if l.failedAt = (time.Time{}); l.beganAt.IsZero() {
+		l.baseline = l.Limiter.DegradedByPolicy()
+		return baselineInterval
 	}
-	l.ended = cmp.Or(l.ended, l.recovered)
-	if wait = l.ended.Add(recoveryTime).Sub(now); wait <= 0 {
+	l.endedAt = cmp.Or(l.endedAt, l.recoveredAt)
+	if wait = l.endedAt.Add(recoveryTime).Sub(now); wait <= 0 {
 		l.end("all servers of " + l.Kind + " count again")
-		wait = decisionsTime
+		wait = baselineInterval
 	}
 	return wait
 }
@@ -107,14 +107,14 @@ func (l *Log) updateAllUp(now time.Time) (wait time.Duration) {
 // end ends the outage, and logs that if its begin was logged.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
-	if !l.began.IsZero() {
-		attrs := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
+	if !l.beganAt.IsZero() {
+		attrs := []any{"after", l.endedAt.Sub(l.beganAt).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
-			attrs = append(attrs, p.String(), decided[p]-l.before[p])
+			attrs = append(attrs, p.String(), decided[p]-l.baseline[p])
 		}
 		l.Log.Warn(message, attrs...)
 	}
-	l.began, l.ended, l.before = time.Time{}, time.Time{}, decided
+	l.beganAt, l.endedAt, l.baseline = time.Time{}, time.Time{}, decided
 }
 
 // logBegin logs the begin, with the number of rules by policy.

@@ -74,7 +74,7 @@ const (
 	// crowdedIdleTime is the same for a stream with more than half of the buckets that it may have.
 	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
 	// crowd is how many buckets may share a budget for a new one to be assigned at once.
-	crowd = 1000
+	maxUrgentBuckets = 1000
 	// silentTime is how long an Envoy may not report a bucket before it gets no new assignment for it.
 	silentTime = 3 * reportInterval
 )
@@ -105,12 +105,12 @@ func (s *Service) sweep(now time.Time) {
 			s.refresh(b, now)
 		}
 	}
-	for _, of := range s.budgets {
-		n := len(of.disconnected)
-		of.disconnected = slices.DeleteFunc(of.disconnected, func(b *bucket) bool { return !now.Before(b.until) })
-		if ended := n - len(of.disconnected); ended > 0 {
+	for _, bg := range s.budgets {
+		n := len(bg.disconnected)
+		bg.disconnected = slices.DeleteFunc(bg.disconnected, func(b *bucket) bool { return !now.Before(b.validUntil) })
+		if ended := n - len(bg.disconnected); ended > 0 {
 			s.totals.Buckets -= ended
-			s.schedule(of, false)
+			s.schedule(bg, false)
 		}
 	}
 }
@@ -125,43 +125,43 @@ func (s *Service) refresh(b *bucket, now time.Time) {
 		}
 	}
 	if b.budget == nil && !b.detached && b.quota.Found != descriptors.BrokenDomain {
-		b.assign(allowAll, 0, s.options.TTL, now)
+		b.assign(kindAllowAll, 0, s.options.TTL, now)
 	}
 }
 
 // join adds a bucket to the budget of its rule. It takes over a reservation of its host.
 func (s *Service) join(b *bucket) {
-	of := s.budgets[b.quota.Key]
-	if of == nil {
-		of = new(budget)
-		s.budgets[b.quota.Key] = of
+	bg := s.budgets[b.quota.Key]
+	if bg == nil {
+		bg = new(budget)
+		s.budgets[b.quota.Key] = bg
 	}
-	of.quota = b.quota
-	if i := slices.IndexFunc(of.disconnected, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
-		b.demand = max(b.demand, of.disconnected[i].share)
-		of.disconnected = slices.Delete(of.disconnected, i, i+1)
+	bg.quota = b.quota
+	if i := slices.IndexFunc(bg.disconnected, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
+		b.demand = max(b.demand, bg.disconnected[i].share)
+		bg.disconnected = slices.Delete(bg.disconnected, i, i+1)
 		s.totals.Buckets--
 	}
-	of.add(b)
-	s.schedule(of, len(of.buckets) <= crowd)
+	bg.add(b)
+	s.schedule(bg, len(bg.buckets) <= maxUrgentBuckets)
 	wake(s.wake)
 }
 
 // leave removes a bucket from its budget.
 func (s *Service) leave(b *bucket) {
-	if of := b.budget; of != nil {
-		of.remove(b)
-		s.schedule(of, false)
+	if bg := b.budget; bg != nil {
+		bg.remove(b)
+		s.schedule(bg, false)
 	}
 }
 
 // schedule schedules balancing a budget, at once or at the next interval.
-func (s *Service) schedule(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
+func (s *Service) schedule(b *budget, urgent bool) { s.dirty[b] = s.dirty[b] || urgent }
 
 // abandon tells Envoy to drop a bucket, and drops it here.
 func (s *Service) abandon(b *bucket) {
 	s.leave(b)
-	b.kind = abandoned
+	b.kind = kindAbandoned
 	b.stream.schedule(b)
 	s.totals.Abandoned++
 	if !b.detached {
@@ -176,8 +176,8 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	s.mu.Lock()
 	var all []*budget
 	var remaining []limit.Remaining
-	for b, now := range s.dirty {
-		if urgent && !now {
+	for b, isUrgent := range s.dirty {
+		if urgent && !isUrgent {
 			continue
 		}
 		delete(s.dirty, b)
@@ -188,16 +188,16 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	}
 	s.mu.Unlock()
 	replicas, others := s.options.Replicas(), make([]map[string]message, len(all))
-	var asking errgroup.Group
-	asking.SetLimit(16)
+	var exchanges errgroup.Group
+	exchanges.SetLimit(16)
 	for i, b := range all {
-		asking.Go(func() error {
+		exchanges.Go(func() error {
 			others[i] = s.exchange(ctx, b, remaining[i].Key, replicas)
 			return nil
 		})
 	}
 	s.limiter.Remaining(ctx, remaining)
-	_ = asking.Wait() // none returns an error
+	_ = exchanges.Wait() // none returns an error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range all {
@@ -222,20 +222,20 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 		return nil
 	}
 	s.mu.Lock()
-	here, _ := b.message(time.Now())
-	says, _ := json.Marshal(here) // of numbers
+	own, _ := b.message(time.Now())
+	encoded, _ := json.Marshal(own) // of numbers
 	if len(b.buckets)+len(b.disconnected) == 0 {
-		says = nil
+		encoded = nil
 	}
 	s.mu.Unlock()
-	said, err := s.options.Exchange.Exchange(ctx, key, s.name, string(says))
+	received, err := s.options.Exchange.Exchange(ctx, key, s.name, string(encoded))
 	if err != nil {
 		return nil
 	}
-	for name, text := range said {
+	for name, text := range received {
 		var m message
-		wrong := func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }
-		if json.Unmarshal([]byte(text), &m) == nil && !slices.ContainsFunc(m.Demands, wrong) {
+		invalid := func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }
+		if json.Unmarshal([]byte(text), &m) == nil && !slices.ContainsFunc(m.Demands, invalid) {
 			others[name] = m
 		}
 	}
@@ -275,8 +275,8 @@ func (s *Service) Assigned() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hits := uint64(0)
-	for _, of := range s.budgets {
-		for _, b := range slices.Concat(of.buckets, of.disconnected) {
+	for _, bg := range s.budgets {
+		for _, b := range slices.Concat(bg.buckets, bg.disconnected) {
 			hits += b.share
 		}
 	}
@@ -309,7 +309,7 @@ func (s *Service) Buckets(domain string, now time.Time) (all []Bucket, streams i
 		for _, b := range st.buckets {
 			if domain == "" || domain == b.quota.Domain {
 				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor.String(), st.peer, cmp.Or(b.kind, "none"),
-					perSecond(b.demand), perSecond(b.share), max(0, b.until.Sub(now).Seconds()),
+					perSecond(b.demand), perSecond(b.share), max(0, b.validUntil.Sub(now).Seconds()),
 					now.Sub(b.reportedAt).Seconds(), b.allowed, b.denied})
 			}
 		}

@@ -47,15 +47,15 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	slices.SortFunc(order, func(i, j int) int {
 		return cmp.Or(cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight), cmp.Compare(i, j))
 	})
-	give := func(most func(i int) uint64) { // smallest demand first, because what it leaves is for the others
-		left := weights
+	distribute := func(most func(i int) uint64) { // smallest demand first, because what it leaves is for the others
+		weightLeft := weights
 		for _, i := range order {
-			n := min(most(i), rest*demands[i].Weight/left)
-			shares[i], rest, left = shares[i]+n, rest-n, left-demands[i].Weight
+			n := min(most(i), rest*demands[i].Weight/weightLeft)
+			shares[i], rest, weightLeft = shares[i]+n, rest-n, weightLeft-demands[i].Weight
 		}
 	}
-	give(func(i int) uint64 { return wants[i] })
-	give(func(int) uint64 { return maxHits })
+	distribute(func(i int) uint64 { return wants[i] })
+	distribute(func(int) uint64 { return maxHits })
 	return shares
 }
 
@@ -105,7 +105,7 @@ func mulDiv(a, b, c uint64) uint64 {
 // 0 as no TTL.
 func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketAction {
 	a := &quota.RateLimitQuotaResponse_BucketAction{BucketId: b.id}
-	if b.kind == abandoned {
+	if b.kind == kindAbandoned {
 		a.BucketAction = &quota.RateLimitQuotaResponse_BucketAction_AbandonAction_{}
 		return a
 	}
@@ -120,9 +120,9 @@ func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketA
 // Small shares are filled once per horizon, so that any two differ and none is rounded.
 func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	switch kind {
-	case allowAll:
+	case kindAllowAll:
 		return blanket(envoytype.RateLimitStrategy_ALLOW_ALL)
-	case denyAll:
+	case kindDenyAll:
 		return blanket(envoytype.RateLimitStrategy_DENY_ALL)
 	}
 	second := min(share/uint64(horizon/time.Second), math.MaxUint32)

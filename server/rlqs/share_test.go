@@ -126,14 +126,14 @@ func TestStrategyAdmitsItsShare(t *testing.T) {
 			before = now
 		}
 	}
-	if got := strategy(denyAll, 0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
+	if got := strategy(kindDenyAll, 0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
 		t.Errorf("no share: %v", got)
 	}
 	if b := strategy("share", 1<<50).GetTokenBucket(); b.MaxTokens != 1<<32-1 {
 		t.Errorf("a share beyond 32 bits: %v", b)
 	}
 	for ttl, want := range map[time.Duration]int64{0: 1, 1500 * time.Millisecond: 1, 15 * time.Second: 15} {
-		a := (&bucket{kind: denyAll}).action(ttl).GetQuotaAssignmentAction()
+		a := (&bucket{kind: kindDenyAll}).action(ttl).GetQuotaAssignmentAction()
 		if got := a.AssignmentTimeToLive; got.GetSeconds() != want || got.GetNanos() != 0 || a.RateLimitStrategy == nil {
 			t.Errorf("a TTL of %v: %v, want %d s and a strategy", ttl, a, want)
 		}

@@ -84,12 +84,12 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	defer s.close(st)
 	received, ended := make(chan *reports), make(chan struct{})
 	defer close(ended)
-	var failed error // why received is closed
+	var recvErr error // why received is closed
 	go func() {
 		defer close(received)
 		for {
 			m := &reports{RateLimitQuotaUsageReports: new(quota.RateLimitQuotaUsageReports)}
-			if failed = gs.RecvMsg(m); failed != nil {
+			if recvErr = gs.RecvMsg(m); recvErr != nil {
 				return
 			}
 			select {
@@ -103,10 +103,10 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	for err == nil {
 		select {
 		case m, open := <-received:
-			if !open && errors.Is(failed, io.EOF) {
+			if !open && errors.Is(recvErr, io.EOF) {
 				return nil
 			} else if !open {
-				return failed
+				return recvErr
 			}
 			if err = s.report(ctx, st, m); err == nil && end != nil {
 				err = errDrained
@@ -155,12 +155,12 @@ func (s *Service) close(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range st.buckets {
-		of := b.budget
+		bg := b.budget
 		s.leave(b)
-		if b.detached = true; of == nil {
+		if b.detached = true; bg == nil {
 			s.totals.Buckets--
 		} else {
-			of.disconnected = append(of.disconnected, b)
+			bg.disconnected = append(bg.disconnected, b)
 		}
 	}
 	delete(s.streams, st)
@@ -270,7 +270,7 @@ func (s *Service) record(b *bucket, u *limit.Usage) {
 	demand := mulDiv(sum+sum/5, uint64(horizon), uint64(elapsed))
 	if b.reports == 0 {
 		demand = max(demand, b.demand) // of the previous stream
-	} else if (b.kind == share || b.kind == denyAll) && b.at.Before(b.reportedAt) {
+	} else if (b.kind == kindShare || b.kind == kindDenyAll) && b.assignedAt.Before(b.reportedAt) {
 		s.totals.Over += u.Allowed - min(u.Allowed, 1+mulDiv(b.share, uint64(elapsed+time.Second), uint64(horizon)))
 	}
 	b.demand = min(demand, maxHits)

@@ -36,7 +36,7 @@ func settings(s byte) (limit.Options, Options) {
 		Algorithm: [...]descriptors.Algorithm{0, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.FixedWindow}[s/bringingFixed]}
 	o := Options{Headers: Headers{RetryAfter: on(withRetryAfter)}, DynamicMetadata: on(withMetadata)}
 	if on(withHeaders) {
-		o.Headers.Answer, o.Headers.Request = Names{Limit: "limit", Remaining: "left", Reset: "reset"}, Names{Limit: "quota"}
+		o.Headers.Response, o.Headers.Request = HeaderNames{Limit: "limit", Remaining: "left", Reset: "reset"}, HeaderNames{Limit: "quota"}
 	}
 	return limits, o
 }

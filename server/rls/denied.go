@@ -26,7 +26,7 @@ const (
 )
 
 // unknownDomain is the entry of the Struct for an unknown domain. It does not repeat the client's name.
-var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
+var unknownDomainEntry, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 	"unknown_domain": structpb.NewBoolValue(true)}})
 
 // deniedSize is the room for an entry with names and paths of usual length; longer ones make the answer grow.
@@ -36,9 +36,9 @@ const deniedSize = 176
 // Struct of the rule and the limit. It is hand-written because refusals must stay cheap.
 func appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
-		return append(dst, unknownDomain...)
+		return append(dst, unknownDomainEntry...)
 	}
-	if denier := denying(&c.Verdict); denier != nil {
+	if denier := denyingStatus(&c.Verdict); denier != nil {
 		if c.Result == limit.Shadowed {
 			return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 		}
@@ -56,7 +56,7 @@ func shadowOver(s limit.Status) bool { return s.Outcome == limit.ShadowOver }
 
 // denying returns the status that refuses the request, or would without Options.Shadow; nil for none. It is the one
 // with the longest wait or, if only quotas are over, with the shortest.
-func denying(v *limit.Verdict) *limit.Status {
+func denyingStatus(v *limit.Verdict) *limit.Status {
 	if v.Result == limit.OK {
 		return nil
 	}

@@ -128,13 +128,13 @@ func closeMessage(dst []byte, begin int) []byte {
 
 // Headers are the headers that Envoy adds to requests and responses. The zero value adds nothing.
 type Headers struct {
-	Answer     Names // of the response to the caller
-	Request    Names // of the request to the upstream
-	RetryAfter bool  // tell refused callers when to retry, in whole seconds
+	Response   HeaderNames // of the response to the caller
+	Request    HeaderNames // of the request to the upstream
+	RetryAfter bool        // tell refused callers when to retry, in whole seconds
 }
 
 // Names are the names of headers that show one descriptor's limit. A header with an empty name is omitted.
-type Names struct {
+type HeaderNames struct {
 	Limit     string // hits allowed in a window
 	Remaining string // hits that still fit
 	Reset     string // whole seconds until more fit
@@ -148,9 +148,9 @@ const (
 
 // append writes the headers as fields of a RateLimitResponse.
 func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
-	if h.Answer != (Names{}) || h.Request != (Names{}) {
+	if h.Response != (HeaderNames{}) || h.Request != (HeaderNames{}) {
 		if s := headerStatus(v.Statuses); s != nil {
-			dst = h.Answer.append(dst, responseHeadersToAdd, s)
+			dst = h.Response.append(dst, responseHeadersToAdd, s)
 			dst = h.Request.append(dst, requestHeadersToAdd, s)
 		}
 	}
@@ -162,7 +162,7 @@ func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
 	return dst
 }
 
-func (n *Names) append(dst []byte, field protowire.Number, s *limit.Status) []byte {
+func (n *HeaderNames) append(dst []byte, field protowire.Number, s *limit.Status) []byte {
 	dst = appendHeader(dst, field, n.Limit, min(s.Limit.Requests, math.MaxUint32))
 	dst = appendHeader(dst, field, n.Remaining, min(s.Remaining, math.MaxUint32))
 	return appendHeader(dst, field, n.Reset, wholeSeconds(s.ResetIn))

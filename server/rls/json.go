@@ -20,11 +20,11 @@ import (
 // Envoy makes larger ones only if one header yields 280 entries. Parsing JSON takes some sixty times the request's
 // size, so its size is bounded by maxJSON, and its concurrency by readers.
 const (
-	MaxRequest = 1 << 20
-	MaxMessage = 16 << 20
-	cutTo      = 4 << 10 // bytes read of a longer message: the domain comes first
-	maxJSON    = 64 << 10
-	readers    = 4
+	MaxRequest     = 1 << 20
+	MaxMessage     = 16 << 20
+	cutBytes       = 4 << 10 // bytes read of a longer message: the domain comes first
+	maxJSON        = 64 << 10
+	maxJSONReaders = 4
 )
 
 // ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse: 200 if the request may pass, 429 if not, 400
@@ -39,11 +39,11 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	in := s.calls.Get().(*inbound)
+	in := s.calls.Get().(*inboundCall)
 	defer s.release(in)
 	in.json = true
 	var out *reply
-	if err = s.read(r.Context(), body, in); err == nil {
+	if err = s.parseJSON(r.Context(), body, in); err == nil {
 		out, err = s.answer(r.Context(), in)
 	}
 	if err != nil {
@@ -58,10 +58,10 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read parses a request in JSON, once a reader is free and unless its client leaves before.
-func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
+func (s *Service) parseJSON(ctx context.Context, body []byte, in *inboundCall) error {
 	select {
-	case s.reading <- struct{}{}:
-		defer func() { <-s.reading }()
+	case s.jsonReaders <- struct{}{}:
+		defer func() { <-s.jsonReaders }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

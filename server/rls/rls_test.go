@@ -40,7 +40,7 @@ func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o 
 func serve(store backend.Counter, config *descriptors.Config, limits limit.Options, o Options) *Service {
 	l := limit.New(store, limits, hits.New(0))
 	l.Apply(config)
-	return New(l, o, func(Answered) {})
+	return New(l, o, func(AnsweredRequest) {})
 }
 
 // answerTo brings a message, which may come in pieces, from the wire to the wire, as grpc does.

@@ -43,8 +43,8 @@ func (m *Metrics) expect(t *testing.T, why, prefix, want string) {
 func limiting(store backend.Counter) (*Metrics, *limit.Limiter) {
 	m, recorder := New("test"), hits.New(0)
 	l := limit.New(store, limit.Options{}, recorder)
-	m.Limiter(l)
-	m.Hits(recorder)
+	m.RegisterLimiter(l)
+	m.RegisterHits(recorder)
 	return m, l
 }
 

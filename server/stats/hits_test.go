@@ -13,7 +13,7 @@ func TestHitsTotalCountsEachHitOnce(t *testing.T) {
 	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")
 	recorder, m := hits.New(100), New("test")
-	m.Hits(recorder)
+	m.RegisterHits(recorder)
 	table := recorder.Table(c)
 	d := descriptors.Descriptor{{Key: "user", Value: `a/"b`}}
 	rule := c.Match("shop", d).Rule

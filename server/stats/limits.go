@@ -13,15 +13,15 @@ import (
 
 // Limiter adds metrics of the configuration in force, the requests by domain, the decisions while the store was away,
 // and refunds.
-func (m *Metrics) Limiter(l *limit.Limiter) {
-	m.collect(func(to chan<- prometheus.Metric) {
+func (m *Metrics) RegisterLimiter(l *limit.Limiter) {
+	m.register(func(to chan<- prometheus.Metric) {
 		sendDegraded(l, to)
 		sendLimits(l, to)
 		sendConfig(l, to)
 		sendDomains(l, to)
 	})
 	for result, n := range map[string]*atomic.Uint64{"done": &l.Refunds.Done, "failed": &l.Refunds.Failed} {
-		m.Counter("weir_refunds_on_deny_total", "Checks that a refused request charged to descriptors that are not over, by "+
+		m.RegisterCounter("weir_refunds_on_deny_total", "Checks that a refused request charged to descriptors that are not over, by "+
 			"whether they were given back (refund_on_deny).", map[string]string{"result": result},
 			func() float64 { return float64(n.Load()) })
 	}
@@ -51,8 +51,8 @@ var limitRequests = prometheus.NewDesc("weir_limit_requests",
 func sendLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, rule := range limiter.Config().Rules() {
 		for i, l := range rule.Limits {
-			written := func(other descriptors.Limit) bool { return other.String() == l.String() }
-			if !slices.ContainsFunc(rule.Limits[:i], written) { // limits of two algorithms may have the same text
+			sameText := func(other descriptors.Limit) bool { return other.String() == l.String() }
+			if !slices.ContainsFunc(rule.Limits[:i], sameText) { // limits of two algorithms may have the same text
 				send(to, limitRequests, prometheus.GaugeValue, float64(l.Requests), rule.Domain, rule.Path, l.String())
 			}
 		}

@@ -8,9 +8,9 @@ import (
 
 func TestEachRedisServerIsMeasuredUntilGone(t *testing.T) {
 	m := New("test")
-	r := m.Redis()
+	r := m.RegisterRedis()
 	away := map[string]bool{"a:1": false, "b:2": true}
-	r.AddServers("main", func(yield func(string, bool, bool)) {
+	r.RegisterServers("main", func(yield func(string, bool, bool)) {
 		for server, is := range away {
 			yield(server, is, !is)
 		}

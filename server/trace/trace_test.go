@@ -44,8 +44,8 @@ func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...str
 		t.Setenv(pair[0], pair[1])
 	}
 	c.Resource = resource.NewSchemaless(attribute.String("service.name", service))
-	if c.Exported == nil {
-		c.Exported = func(error) {}
+	if c.OnExport == nil {
+		c.OnExport = func(error) {}
 	}
 	tracer, err := New(t.Context(), c)
 	if err != nil {
@@ -273,7 +273,7 @@ func TestAnExchangeLinksToItsRequests(t *testing.T) {
 	tracer := start(t, Config{GRPC: true, Ratio: 1}, receiver)
 	ann, annSpan := tracer.caller("ann")
 	bob, bobSpan := tracer.caller("bob")
-	begin := tracer.Exchanges("redis")
+	begin := tracer.ExchangeTracer("redis")
 	// Two checks of one request, one of another, and one that is not sampled.
 	begin("10.0.0.7:6379", slices.Values([]context.Context{context.Background(), ann, ann, bob}))("lost", errors.New("i/o timeout \xff"))
 	begin("/run/redis.sock", slices.Values([]context.Context{bob}))("answered", nil)
@@ -330,7 +330,7 @@ func TestValuesAreShownOnlyWhereAsked(t *testing.T) {
 		receiver := otlptest.Start(t)
 		tracer := start(t, Config{Ratio: 1, Values: values}, receiver)
 		ctx, span := tracer.caller("request")
-		tracer.Answered(ctx, decided(t), limit.OK)
+		tracer.RecordVerdict(ctx, decided(t), limit.OK)
 		span.End()
 		if err := tracer.provider.ForceFlush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -352,7 +352,7 @@ func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
 	receiver := otlptest.Start(t)
 	receiver.Hold()
 	failures := make(chan error, 100)
-	tracer := start(t, Config{GRPC: true, Ratio: 1, Exported: func(err error) { failures <- err }}, receiver,
+	tracer := start(t, Config{GRPC: true, Ratio: 1, OnExport: func(err error) { failures <- err }}, receiver,
 		"OTEL_BSP_MAX_QUEUE_SIZE", fmt.Sprint(size), "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", fmt.Sprint(size/4))
 	for range size + more {
 		_, span := tracer.caller("request")

@@ -45,7 +45,7 @@ func (t *Token) UnmarshalText(file []byte) error {
 
 // Each returns the ports of a fleet: all addresses that the names in --admin, which may be a list, resolve to, as that of
 // a headless Service does, but of one family, as a pod may have one of each. Resolve is that of [net.Resolver].
-func (p Port) Each(ctx context.Context, resolve func(_ context.Context, network, host string) ([]netip.Addr, error)) (ports []Port) {
+func (p Port) Resolve(ctx context.Context, resolve func(_ context.Context, network, host string) ([]netip.Addr, error)) (ports []Port) {
 	ctx, cancel := context.WithTimeout(ctx, max(p.Timeout, 0))
 	defer cancel()
 	for address := range strings.SplitSeq(p.Address, ",") {
@@ -82,7 +82,7 @@ func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([
 		err = errors.New("it is longer than 256 MiB")
 	}
 	if err != nil {
-		err = p.cutShort(err)
+		err = p.incompleteError(err)
 	}
 	return body, err
 }
@@ -111,12 +111,12 @@ func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.
 			return response.Trailer, nil
 		}
 		if err != nil {
-			return nil, p.cutShort(cmp.Or(context.Cause(ctx), err))
+			return nil, p.incompleteError(cmp.Or(context.Cause(ctx), err))
 		}
 	}
 }
 
-func (p Port) cutShort(err error) error {
+func (p Port) incompleteError(err error) error {
 	return fmt.Errorf("reading what %s answers, which is not whole: %w", p.Address, err)
 }
 
@@ -135,8 +135,8 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
 	}
 	maps.DeleteFunc(query, func(name string, _ []string) bool { return query.Get(name) == "" })
-	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
+	target := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func TestEveryResolvedAddressIsAsked(t *testing.T) {
 		"nonsense": "nonsense", "": "",
 	} {
 		var got []string
-		for _, p := range (Port{Address: address, Token: "secret", Timeout: time.Hour}).Each(t.Context(), resolve) {
+		for _, p := range (Port{Address: address, Token: "secret", Timeout: time.Hour}).Resolve(t.Context(), resolve) {
 			got = append(got, p.Address)
 			if p.Token != "secret" {
 				t.Errorf("--admin %s: %s is asked without the token", address, p.Address)

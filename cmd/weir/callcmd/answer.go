@@ -33,13 +33,13 @@ func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	case a.unknownDomain():
 		return c.unknownDomainError()
 	case a.denied():
-		return terminal.No
+		return terminal.ExitNo
 	}
 	return nil
 }
 
 // print shows an answer as protobuf's JSON, or to people: a line for each descriptor, then all else that it carries.
-func (c *client) print(w io.Writer, a *outcome) error {
+func (c *client) print(w io.Writer, a *callResult) error {
 	if c.JSON {
 		text, err := protojson.Marshal(a.resp)
 		if err != nil {
@@ -49,7 +49,7 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	}
 	p, table := terminal.PaintFor(w), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range a.resp.GetStatuses() {
-		columns := append([]string{paintCode(p, s.GetCode()), c.shownDescriptor(i)}, c.limitColumns(a, i)...)
+		columns := append([]string{paintCode(p, s.GetCode()), c.printableDescriptor(i)}, c.limitColumns(a, i)...)
 		fmt.Fprintln(table, strings.Join(columns, "\t"))
 	}
 	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
@@ -57,7 +57,7 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	if rule, limited := shadow["rule"].(string); limited {
 		text := fmt.Sprintf("shadow mode: rule %s, %v, would have denied it", rule, shadow["limit"])
 		if wait, known := shadow["retry_after"].(float64); known {
-			text += ", again in " + terminal.Span(int64(wait))
+			text += ", again in " + terminal.FormatSeconds(int64(wait))
 		}
 		fmt.Fprintf(w, "      %s\n", descriptors.Printable(text))
 	}
@@ -72,10 +72,10 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	return nil
 }
 
-func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
+func printHeaders(w io.Writer, label string, headers []*corev3.HeaderValue) {
 	for _, h := range headers {
 		value := cmp.Or(h.GetValue(), string(h.GetRawValue()))
-		fmt.Fprintf(w, "      %s %s: %s\n", what, descriptors.Printable(h.GetKey()), descriptors.Printable(value))
+		fmt.Fprintf(w, "      %s %s: %s\n", label, descriptors.Printable(h.GetKey()), descriptors.Printable(value))
 	}
 }
 
@@ -87,7 +87,7 @@ func (c *Command) unknownDomainError() error {
 const overLimit = rls.RateLimitResponse_OVER_LIMIT
 
 // shownDescriptor returns a descriptor of the request for a terminal, "" for one that the request does not have.
-func (c *client) shownDescriptor(i int) string {
+func (c *client) printableDescriptor(i int) string {
 	if i >= len(c.descriptors) {
 		return ""
 	}
@@ -96,22 +96,22 @@ func (c *client) shownDescriptor(i int) string {
 
 // limitColumns returns what an answer says of a descriptor: its limit, what remains and when that changes; or why no
 // limit applies.
-func (c *client) limitColumns(o *outcome, i int) []string {
-	s := o.resp.GetStatuses()[i]
+func (c *client) limitColumns(result *callResult, i int) []string {
+	s := result.resp.GetStatuses()[i]
 	reset := c.resetText(s)
-	for _, v := range o.metadata("degraded").GetListValue().GetValues() {
+	for _, v := range result.metadata("degraded").GetListValue().GetValues() {
 		if f := v.GetStructValue().GetFields(); int(f["descriptor"].GetNumberValue()) == i {
 			reset += descriptors.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
 				f["policy"].GetStringValue()))
 		}
 	}
-	if s.GetCode() == overLimit && !o.denied() && o.metadata("shadow_denied") == nil {
+	if s.GetCode() == overLimit && !result.denied() && result.metadata("shadow_denied") == nil {
 		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA the latter says nothing
 	}
 	switch {
 	case s.GetCurrentLimit() != nil:
 		return []string{describeLimit(s.GetCurrentLimit()), fmt.Sprintf("%d left", s.GetLimitRemaining()), reset}
-	case o.unknownDomain():
+	case result.unknownDomain():
 		return []string{"the domain is unknown"}
 	case s.GetLimitRemaining() == math.MaxUint32:
 		return []string{"unlimited"} // the rule's word
@@ -130,7 +130,7 @@ func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
 
 // resetText returns how long until there is room (over) or until the oldest hit expires (OK); "" where nothing limits.
 func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
-	limit, span := s.GetCurrentLimit(), terminal.Span(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
+	limit, span := s.GetCurrentLimit(), terminal.FormatSeconds(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
 	switch {
 	case limit == nil:
 		return ""
@@ -145,18 +145,18 @@ func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
 }
 
 // summary describes the first descriptor that is over, else the first, and names it if there are several; or the error.
-func (c *client) summary(o *outcome) string {
-	statuses := o.resp.GetStatuses()
+func (c *client) summary(result *callResult) string {
+	statuses := result.resp.GetStatuses()
 	switch {
-	case o.err != nil:
-		return c.describeError(o.err).Error()
+	case result.err != nil:
+		return c.describeError(result.err).Error()
 	case len(statuses) == 0:
 		return "no limit applies"
 	}
 	first := max(0, slices.IndexFunc(statuses, func(s *rls.RateLimitResponse_DescriptorStatus) bool { return s.GetCode() == overLimit }))
-	text := strings.Join(c.limitColumns(o, first), ", ")
+	text := strings.Join(c.limitColumns(result, first), ", ")
 	if len(statuses) > 1 {
-		text = c.shownDescriptor(first) + ": " + text
+		text = c.printableDescriptor(first) + ": " + text
 	}
 	return text
 }

@@ -66,7 +66,7 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	fmt.Fprintf(out.Err, "weir call: %s\n", descriptors.Printable(err.Error()))
-	return terminal.Failed
+	return terminal.ExitFailed
 }
 
 func (c *Command) run(ctx context.Context, out io.Writer) error {
@@ -82,7 +82,7 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 	}
 	defer caller.Close()
 	if c.Rate > 0 {
-		return caller.watch(ctx, out)
+		return caller.callRepeatedly(ctx, out)
 	}
 	return caller.printOnce(ctx, out)
 }
@@ -136,11 +136,11 @@ func (c *Command) checkFlags() error {
 	return nil
 }
 
-var limitForm = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
+var limitPattern = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
 
 // ParseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute. Its error says so.
 func ParseLimit(text string) (descriptors.Limit, error) {
-	found := limitForm.FindStringSubmatch(text)
+	found := limitPattern.FindStringSubmatch(text)
 	if found == nil {
 		return descriptors.Limit{}, fmt.Errorf("%q is not a limit: write 10/minute or 10/5minute", text)
 	}

@@ -103,30 +103,30 @@ func (c *client) connect(ctx context.Context) {
 }
 
 // outcome is what became of one call: an answer or an error.
-type outcome struct {
+type callResult struct {
 	resp    *rls.RateLimitResponse
 	latency time.Duration
 	err     error // a gRPC status
 }
 
 // denied reports whether Envoy would deny the request.
-func (o *outcome) denied() bool { return o.resp.GetOverallCode() == overLimit }
+func (r *callResult) denied() bool { return r.resp.GetOverallCode() == overLimit }
 
 // unknownDomain reports whether the service says that no file configures the domain.
-func (o *outcome) unknownDomain() bool { return o.metadata("unknown_domain").GetBoolValue() }
+func (r *callResult) unknownDomain() bool { return r.metadata("unknown_domain").GetBoolValue() }
 
 // metadata returns a field of the answer's dynamic metadata, nil if there is none.
-func (o *outcome) metadata(name string) *structpb.Value {
-	return o.resp.GetDynamicMetadata().GetFields()[name]
+func (r *callResult) metadata(name string) *structpb.Value {
+	return r.resp.GetDynamicMetadata().GetFields()[name]
 }
 
 // call sends one request and waits for the answer, at most until its timeout.
-func (c *client) call(ctx context.Context) outcome {
+func (c *client) call(ctx context.Context) callResult {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	start := time.Now()
 	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, c.request())
-	return outcome{resp: resp, latency: time.Since(start), err: err}
+	return callResult{resp: resp, latency: time.Since(start), err: err}
 }
 
 // Ask calls once about these descriptors and returns the answer, whatever its verdict.
@@ -137,12 +137,12 @@ func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.R
 	}
 	defer conn.Close()
 	caller := client{Command: c, ClientConn: conn, descriptors: all}
-	o := caller.callOnce(ctx)
-	return o.resp, o.err
+	result := caller.callOnce(ctx)
+	return result.resp, result.err
 }
 
 // callOnce connects and calls, both within the timeout.
-func (c *client) callOnce(ctx context.Context) outcome {
+func (c *client) callOnce(ctx context.Context) callResult {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	c.connect(ctx)
@@ -150,7 +150,7 @@ func (c *client) callOnce(ctx context.Context) outcome {
 }
 
 // suspect returns what is probably wrong where a connection failed with this message.
-func (c *Command) suspect(message string) string {
+func (c *Command) likelyCause(message string) string {
 	switch {
 	case strings.Contains(message, "HTTP/1.1"):
 		return "HTTP is spoken there, as at weir's PORT (8080) and DEBUG_PORT (6070): name its GRPC_PORT (8081);"
@@ -166,7 +166,7 @@ func (c *Command) suspect(message string) string {
 func (c *client) describeError(err error) error {
 	switch s := status.Convert(err); {
 	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error"):
-		return fmt.Errorf("cannot reach %s: %s %s", c.Addr, c.suspect(s.Message()), s.Message())
+		return fmt.Errorf("cannot reach %s: %s %s", c.Addr, c.likelyCause(s.Message()), s.Message())
 	case s.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("%s did not answer within %v", c.Addr, c.Timeout)
 	case s.Code() == codes.Canceled:

@@ -29,7 +29,7 @@ func (p *Progress) Write(lines []byte) (int, error) {
 // is counted, "" if nothing can be.
 func (f *ProgressFlag) Start(out io.Writer, unit string) (p *Progress, stop func()) {
 	p = &Progress{unit: unit}
-	if !f.Progress && !Is(out) {
+	if !f.Progress && !IsTerminal(out) {
 		return p, func() {}
 	}
 	begin, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
@@ -58,13 +58,13 @@ func (p *Progress) line(took time.Duration) string {
 	rate := float64(done) / max(took.Seconds(), 0.001)
 	switch {
 	case p.unit == "":
-		return "waiting for " + Span(int64(took.Seconds()))
+		return "waiting for " + FormatSeconds(int64(took.Seconds()))
 	case total == 0:
 		return fmt.Sprintf("%s %s, %s/s", Thousands(uint64(done)), p.unit, Thousands(uint64(rate)))
 	}
 	text := fmt.Sprintf("%s of %s %s, %s/s", Thousands(uint64(done)), Thousands(uint64(total)), p.unit, Thousands(uint64(rate)))
 	if total > done && rate > 0 {
-		text += ", " + Span(int64(float64(total-done)/rate)+1) + " left"
+		text += ", " + FormatSeconds(int64(float64(total-done)/rate)+1) + " left"
 	}
 	return text
 }

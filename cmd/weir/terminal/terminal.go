@@ -32,7 +32,7 @@ func (o *Output) SetZone(name string) (err error) {
 }
 
 // Is reports whether w is a terminal that understands control sequences.
-func Is(w io.Writer) bool {
+func IsTerminal(w io.Writer) bool {
 	f, isFile := w.(*os.File)
 	return isFile && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
@@ -51,7 +51,7 @@ func Width(w io.Writer) int {
 type Paint struct{ On bool }
 
 // PaintFor returns a Paint that is on if w is a terminal whose user has not asked for plain text.
-func PaintFor(w io.Writer) Paint { return Paint{On: Is(w) && os.Getenv("NO_COLOR") == ""} }
+func PaintFor(w io.Writer) Paint { return Paint{On: IsTerminal(w) && os.Getenv("NO_COLOR") == ""} }
 
 // Green returns s in green.
 func (p Paint) Green(s string) string { return p.wrap("32", s) }
@@ -92,31 +92,31 @@ type Exit int
 
 // What a command ends with, if not with 0. What No means is in its help: a call over a limit, say.
 const (
-	No     Exit = 1 // the answer is no
-	Failed Exit = 2 // a flag was wrong, or something failed
+	ExitNo     Exit = 1 // the answer is no
+	ExitFailed Exit = 2 // a flag was wrong, or something failed
 
-	Nothing Exit = 3 // there is nothing of what was asked for
+	ExitNothing Exit = 3 // there is nothing of what was asked for
 )
 
 // Empty is an error that is still to be told, and that ends the process with [Nothing].
-type Empty string
+type EmptyError string
 
 // Error returns the sentence.
-func (e Empty) Error() string { return string(e) }
+func (e EmptyError) Error() string { return string(e) }
 
 // Error names the code, for logs; people have been told the reason.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // ExitCode returns the code that a process ends with after an error: 2 for one that is no Exit, 3 for an [Empty] one, which both
 // are still to be told.
-func ExitCode(err error) (code int, told bool) {
+func ExitCode(err error) (code int, reported bool) {
 	if err == nil {
 		return 0, true
 	}
-	exit := Failed
-	var empty Empty
-	if told = errors.As(err, &exit); !told && errors.As(err, &empty) {
-		exit = Nothing
+	exit := ExitFailed
+	var empty EmptyError
+	if reported = errors.As(err, &exit); !reported && errors.As(err, &empty) {
+		exit = ExitNothing
 	}
-	return int(exit), told
+	return int(exit), reported
 }

@@ -18,7 +18,7 @@ func EscapeInvisible(json []byte) []byte {
 var invisible = regexp.MustCompile("[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 // Span writes seconds as 41s, 9m 12s, 3h 5m or 2d 4h.
-func Span(seconds int64) string {
+func FormatSeconds(seconds int64) string {
 	parts := []struct {
 		length int64
 		letter string

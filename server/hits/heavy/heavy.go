@@ -20,14 +20,14 @@ import "slices"
 // is for one goroutine at a time. The zero value is unusable: use New.
 type Sketch[T any] struct {
 	k       int
-	held    []Held[T]        // elements beyond its length keep the memory of their T
-	at      map[uint64]int32 // the index of a key in held
+	entries []Entry[T]       // elements beyond its length keep the memory of their T
+	index   map[uint64]int32 // the index of a key in held
 	missing uint64
 	weights []uint64 // memory to sort them in
 }
 
 // Held is a key in a sketch.
-type Held[T any] struct {
+type Entry[T any] struct {
 	Key    uint64
 	Weight uint64 // see Sketch
 	Value  T
@@ -36,67 +36,67 @@ type Held[T any] struct {
 // New makes a sketch that holds at most 2k keys. It allocates memory as needed.
 func New[T any](k int) *Sketch[T] {
 	k = max(1, k)
-	return &Sketch[T]{k: k, at: make(map[uint64]int32, 2*k)}
+	return &Sketch[T]{k: k, index: make(map[uint64]int32, 2*k)}
 }
 
 // Add adds to the weight of a key, and returns its T, valid until the next call. If fresh, the key was not held: the T
 // then is an evicted key's, whose memory can be reused.
-func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
-	if i, ok := s.at[key]; ok {
-		h := &s.held[i]
+func (s *Sketch[T]) Add(key, weight uint64) (value *T, fresh bool) {
+	if i, ok := s.index[key]; ok {
+		h := &s.entries[i]
 		h.Weight += weight
 		return &h.Value, false
 	}
-	if len(s.held) == 2*s.k {
+	if len(s.entries) == 2*s.k {
 		s.shrink()
 	}
-	n := len(s.held)
-	s.held = slices.Grow(s.held, 1)[:n+1]
-	h := &s.held[n]
+	n := len(s.entries)
+	s.entries = slices.Grow(s.entries, 1)[:n+1]
+	h := &s.entries[n]
 	h.Key, h.Weight = key, weight
-	s.at[key] = int32(n)
+	s.index[key] = int32(n)
 	return &h.Value, true
 }
 
 // Held returns the held keys, in no order. The sketch owns the slice: read it before the next call.
-func (s *Sketch[T]) Held() []Held[T] { return s.held }
+func (s *Sketch[T]) Entries() []Entry[T] { return s.entries }
 
 // Missing returns how much a key's Weight may be too low in the current stream.
 func (s *Sketch[T]) Missing() uint64 { return s.missing }
 
 // Renew begins a new stream, in which the held keys begin with these weights. Keys of weight 0 are evicted.
-func (s *Sketch[T]) Renew(weight func(h *Held[T]) uint64) {
+func (s *Sketch[T]) Reweigh(weight func(h *Entry[T]) uint64) {
 	s.missing = 0
 	s.setWeights(weight)
 }
 
 // setWeights sets the weight of each key, and evicts those of 0.
-func (s *Sketch[T]) setWeights(weight func(h *Held[T]) uint64) {
-	clear(s.at)
+func (s *Sketch[T]) setWeights(weight func(h *Entry[T]) uint64) {
+	clear(s.index)
 	n := 0
-	for i := range s.held {
-		h := &s.held[i]
+	for i := range s.entries {
+		h := &s.entries[i]
 		if h.Weight = weight(h); h.Weight == 0 {
 			continue
 		}
-		s.held[n], s.held[i] = s.held[i], s.held[n]
-		s.at[s.held[n].Key] = int32(n)
+		s.entries[n], s.entries[i] = s.entries[i], s.entries[n]
+		s.index[s.entries[n].Key] = int32(n)
 		n++
 	}
-	s.held = s.held[:n]
+	s.entries = s.entries[:n]
 }
 
 // Reset evicts all keys.
-func (s *Sketch[T]) Reset() { s.Renew(func(*Held[T]) uint64 { return 0 }) }
+func (s *Sketch[T]) Reset() { s.Reweigh(func(*Entry[T]) uint64 { return 0 }) }
 
 // shrink evicts half of the keys or more.
 func (s *Sketch[T]) shrink() {
 	s.weights = s.weights[:0]
-	for i := range s.held {
-		s.weights = append(s.weights, s.held[i].Weight)
+	for i := range s.entries {
+		s.weights = append(s.weights, s.entries[i].Weight)
 	}
 	slices.Sort(s.weights)
 	least := s.weights[len(s.weights)-1-s.k]
 	s.missing += least
-	s.setWeights(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
+	s.setWeights(func(h *Entry[T]) uint64 { return h.Weight - min(h.Weight, least) })
 }

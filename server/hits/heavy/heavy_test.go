@@ -36,11 +36,11 @@ func (c *counted) check(t *testing.T) {
 	if missing > c.total/uint64(c.most+1) {
 		t.Fatalf("up to %d of %d are missing, with room for %d; want at most a %dth", missing, c.total, c.most, c.most+1)
 	}
-	if n := len(c.sketch.Held()); n > 2*c.most {
+	if n := len(c.sketch.Entries()); n > 2*c.most {
 		t.Fatalf("%d keys are held, want at most %d: memory is bounded", n, 2*c.most)
 	}
 	held := make(map[uint64]bool)
-	for _, h := range c.sketch.Held() {
+	for _, h := range c.sketch.Entries() {
 		exact := c.exact[h.Key]
 		if held[h.Key] || h.Weight == 0 || h.Weight > h.Value || h.Value > exact || h.Weight+missing < exact {
 			t.Fatalf("key %d: weight %d, counted since it came %d, exact %d, missing at most %d; want it once, and lower bounds "+
@@ -92,7 +92,7 @@ func TestBoundsAddUpOverSketches(t *testing.T) {
 		for key, n := range p.exact {
 			exact[key] += n
 		}
-		for _, h := range p.sketch.Held() {
+		for _, h := range p.sketch.Entries() {
 			bound[h.Key] += h.Value
 		}
 		missing, total = missing+p.sketch.Missing(), total+p.total
@@ -112,14 +112,14 @@ func TestRenewKeepsKeysWithWeight(t *testing.T) {
 	for key := range uint64(16) {
 		c.add(key, key+1)
 	}
-	c.sketch.Renew(func(h *heavy.Held[uint64]) uint64 { return h.Key % 2 * h.Value })
-	for _, h := range c.sketch.Held() {
+	c.sketch.Reweigh(func(h *heavy.Entry[uint64]) uint64 { return h.Key % 2 * h.Value })
+	for _, h := range c.sketch.Entries() {
 		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || h.Key%2 == 0 || *kept != h.Key+1 {
 			t.Errorf("key %d keeps %v; want what has a weight, and that alone", h.Key, *kept)
 		}
 	}
 	c.sketch.Reset()
-	if n := len(c.sketch.Held()); n != 0 {
+	if n := len(c.sketch.Entries()); n != 0 {
 		t.Errorf("%d keys are held after a reset", n)
 	}
 	if _, fresh := c.sketch.Add(1, 1); !fresh {

@@ -57,37 +57,37 @@ type Registry struct {
 func New(noDots bool) *Registry { return &Registry{noDots: noDots, byName: make(map[string]*Counters)} }
 
 // get returns the counters of a name, and makes them if needed. Beyond maxNames, new names share one.
-func (g *Registry) get(name string) *Counters {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.byName[name] == nil && len(g.byName) >= maxNames {
+func (r *Registry) get(name string) *Counters {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byName[name] == nil && len(r.byName) >= maxNames {
 		name = history.OtherValue + "." + history.OtherValue
 	}
-	if g.byName[name] == nil {
-		g.byName[name] = new(Counters)
+	if r.byName[name] == nil {
+		r.byName[name] = new(Counters)
 	}
-	return g.byName[name]
+	return r.byName[name]
 }
 
 // CountUnknownDomain counts a descriptor of an unknown domain.
-func (g *Registry) CountUnknownDomain() {
-	if g != nil {
-		g.notFound.Add(1)
+func (r *Registry) CountUnknownDomain() {
+	if r != nil {
+		r.notFound.Add(1)
 	}
 }
 
 // NotFound returns how many descriptors had an unknown domain.
-func (g *Registry) NotFound() uint64 { return g.notFound.Load() }
+func (r *Registry) NotFound() uint64 { return r.notFound.Load() }
 
 // Totals returns the totals since the start by name, except names with only zeros. A total never goes down.
-func (g *Registry) Totals() map[string][Statistics]uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := make(map[string][Statistics]uint64, len(g.byName))
-	for name, counted := range g.byName {
+func (r *Registry) Totals() map[string][Statistics]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string][Statistics]uint64, len(r.byName))
+	for name, counters := range r.byName {
 		var totals [Statistics]uint64
 		for s := range totals {
-			totals[s] = counted[s].Load()
+			totals[s] = counters[s].Load()
 		}
 		if totals != [Statistics]uint64{} {
 			all[name] = totals
@@ -98,24 +98,24 @@ func (g *Registry) Totals() map[string][Statistics]uint64 {
 
 // Rule finds the counters of a rule's hits, or of a domain's unmatched descriptors. A nil Rule counts nothing.
 type Rule struct {
-	registry  *Registry
-	domain    string
-	all       *Counters // hits without a value
-	values    byValue
-	overrides byValue // overrides
+	registry     *Registry
+	domain       string
+	withoutValue *Counters // hits without a value
+	values       valueCounters
+	overrides    valueCounters // overrides
 }
 
 // Rule returns the counters of a rule, which may be nil. It returns nil for unknown domains, which only
 // [Registry.CountUnknownDomain] counts.
-func (g *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
-	if g == nil || domain == descriptors.UnknownDomainName {
+func (r *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
+	if r == nil || domain == descriptors.UnknownDomainName {
 		return nil
 	}
-	r := &Rule{registry: g, domain: domain}
+	stats := &Rule{registry: r, domain: domain}
 	if rule != nil {
-		r.all = g.get(ruleName(rule, nil, "", g.noDots))
+		stats.withoutValue = r.get(ruleName(rule, nil, "", r.noDots))
 	}
-	return r
+	return stats
 }
 
 // Counters returns the counters for hits: by descriptor for overrides, by value for rules with values. The rule is
@@ -128,17 +128,17 @@ func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, overri
 	noDots := r.registry.noDots
 	switch {
 	case override:
-		return r.overrides.get(r.registry, appendOverrideKey(room[:0], d), func(known bool) string {
-			if known {
+		return r.overrides.get(r.registry, appendOverrideKey(room[:0], d), func(separate bool) string {
+			if separate {
 				return overrideName(r.domain, d, noDots)
 			}
 			return escapeName(r.domain + "." + history.OtherValue)
 		})
 	case rule == nil || len(rule.Values) == 0:
-		return r.all
+		return r.withoutValue
 	}
-	return r.values.get(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
-		if known {
+	return r.values.get(r.registry, rule.AppendValue(room[:0], d), func(separate bool) string {
+		if separate {
 			return ruleName(rule, d, "", noDots)
 		}
 		return ruleName(rule, nil, history.OtherValue, noDots)
@@ -157,18 +157,18 @@ func appendOverrideKey(dst []byte, d descriptors.Descriptor) []byte {
 }
 
 // byValue has counters by value or descriptor; "" is for those beyond MaxValues or too long.
-type byValue struct {
+type valueCounters struct {
 	mu      sync.Mutex
 	byValue map[string]*Counters // nil before the first
 }
 
 // get returns the counters of a value. name returns their statistic's name: of the value, or of all others. Finding
 // existing counters does not allocate.
-func (v *byValue) get(all *Registry, value []byte, name func(known bool) string) *Counters {
+func (v *valueCounters) get(registry *Registry, value []byte, name func(known bool) string) *Counters {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byValue == nil {
-		v.byValue = map[string]*Counters{"": all.get(name(false))}
+		v.byValue = map[string]*Counters{"": registry.get(name(false))}
 	}
 	c := v.byValue[string(value)]
 	switch {
@@ -177,7 +177,7 @@ func (v *byValue) get(all *Registry, value []byte, name func(known bool) string)
 	case len(v.byValue) > MaxValues:
 		return v.byValue[""]
 	}
-	c = all.get(name(true))
+	c = registry.get(name(true))
 	v.byValue[string(value)] = c
 	return c
 }

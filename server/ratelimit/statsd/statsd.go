@@ -24,7 +24,7 @@ type Config struct {
 	Network    string // tcp or udp
 	Address    string // host:port
 	Interval   time.Duration
-	Form       Form
+	Format     Format
 	Statistics *ratelimit.Statistics
 	Log        *slog.Logger
 }
@@ -83,8 +83,8 @@ func (s *Sender) send(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	if ends, has := ctx.Deadline(); has {
-		if err := conn.SetWriteDeadline(ends); err != nil {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetWriteDeadline(deadline); err != nil {
 			return err
 		}
 	}
@@ -101,12 +101,12 @@ func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	totals = make(map[string]uint64, len(s.sent))
 	s.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
 		if isGauge {
-			lines = append(lines, s.format(name, value, "g"))
+			lines = append(lines, s.formatLine(name, value, "g"))
 			return
 		}
 		totals[name] = value
 		if value != s.sent[name] {
-			lines = append(lines, s.format(name, value-s.sent[name], "c"))
+			lines = append(lines, s.formatLine(name, value-s.sent[name], "c"))
 		}
 	})
 	return lines, totals
@@ -115,8 +115,8 @@ func (s *Sender) due() (lines []string, totals map[string]uint64) {
 // timers returns the lines of response times, and drops the times. The sample rate says how many each stands for.
 func (s *Sender) timers() (lines []string) {
 	for method := range ratelimit.Method(ratelimit.Methods) {
-		times, rate := s.times[method].take()
-		begin, end := s.config.Form(method.ResponseTime())
+		times, rate := s.times[method].drain()
+		begin, end := s.config.Format(method.ResponseTime())
 		if rate < 1 {
 			end = "|@" + strconv.FormatFloat(rate, 'g', 6, 64) + end
 		}
@@ -128,8 +128,8 @@ func (s *Sender) timers() (lines []string) {
 	return lines
 }
 
-func (s *Sender) format(name string, value uint64, kind string) string {
-	begin, end := s.config.Form(name)
+func (s *Sender) formatLine(name string, value uint64, kind string) string {
+	begin, end := s.config.Format(name)
 	return begin + ":" + strconv.FormatUint(value, 10) + "|" + kind + end + "\n"
 }
 
@@ -168,7 +168,7 @@ func (t *times) add(took time.Duration) {
 
 // take returns the first times and their share of all times, and begins a new interval. A time added concurrently may
 // fall into the next.
-func (t *times) take() (first []time.Duration, rate float64) {
+func (t *times) drain() (first []time.Duration, rate float64) {
 	seen := t.seen.Swap(0)
 	for range len(t.first) {
 		first = append(first, <-t.first)

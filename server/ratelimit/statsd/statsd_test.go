@@ -32,8 +32,8 @@ func (c *counted) statistics() *ratelimit.Statistics {
 }
 
 // sender makes a sender whose dial is yet to be set, which sends each second.
-func sender(form Form, statistics *ratelimit.Statistics) *Sender {
-	return New(Config{Interval: time.Second, Form: form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
+func sender(form Format, statistics *ratelimit.Statistics) *Sender {
+	return New(Config{Interval: time.Second, Format: form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
 }
 
 // add reads lines, and adds their counters to sums. What is torn is nothing.
@@ -84,7 +84,7 @@ const plenty = 1 << 20
 // Nobody listens, or a connection breaks anywhere, in the middle of a line too: all that was due is sent again, once.
 // No datagram is cut up on its way.
 func TestBrokenConnectionLosesNoStatistics(t *testing.T) {
-	c, form := &counted{loads: 1, calls: 7}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
+	c, form := &counted{loads: 1, calls: 7}, PlainFormat(map[string]string{"long": strings.Repeat("x", 400)})
 	for o := range c.requests {
 		c.requests[o] = 7
 	}
@@ -119,7 +119,7 @@ func TestBrokenConnectionLosesNoStatistics(t *testing.T) {
 func TestReaderThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{loads: 1}
-		s := sender(Plain(nil), c.statistics())
+		s := sender(PlainFormat(nil), c.statistics())
 		conn, _ := net.Pipe()
 		s.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 		begin := time.Now()
@@ -142,17 +142,17 @@ func TestLinesHaveTheFormOfTheSink(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		network string
-		form    Form
+		form    Format
 		want    string
 	}{
-		{"tcp", Plain(map[string]string{"zone": "b", "env": "a.b:c", "empty": ""}), `ratelimit.service.config_load_success.__env=a_b_c.__zone=b:3|c
+		{"tcp", PlainFormat(map[string]string{"zone": "b", "env": "a.b:c", "empty": ""}), `ratelimit.service.config_load_success.__env=a_b_c.__zone=b:3|c
 ratelimit_server.ShouldRateLimit.total_requests.__env=a_b_c.__zone=b:2|c
 ratelimit_server.Check.total_requests.__env=a_b_c.__zone=b:2|c
 ratelimit_server.Check.response_time.__env=a_b_c.__zone=b:0.001|ms
 ratelimit.cache.__env=a_b_c.__zone=b:7|g
 ratelimit_server.ShouldRateLimit.response_time.__env=a_b_c.__zone=b:1.5|ms
 `},
-		{"udp", Tagged([]string{"env:prod"}, []Mogrifier{mogrifier, never}), `rl:3|c|#env:prod,of:config_load_success
+		{"udp", DogStatsDFormat([]string{"env:prod"}, []Mogrifier{mogrifier, never}), `rl:3|c|#env:prod,of:config_load_success
 ratelimit_server.ShouldRateLimit.total_requests:2|c|#env:prod
 ratelimit_server.Check.total_requests:2|c|#env:prod
 ratelimit_server.Check.response_time:0.001|ms|#env:prod
@@ -183,7 +183,7 @@ func TestCountsAreSentPeriodicallyAndAtClose(t *testing.T) {
 		statistics := &ratelimit.Statistics{Requests: func() (none [limit.Results]uint64) { return none },
 			Calls:       func(ratelimit.Method) uint64 { return 0 },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
-		s := sender(Plain(nil), statistics)
+		s := sender(PlainFormat(nil), statistics)
 		conn := s.into(plenty)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -209,15 +209,15 @@ func TestFirstTimesOfAnIntervalAreSampled(t *testing.T) {
 		for i := range 10 * maxTimes {
 			all.add(time.Duration(i))
 		}
-		if first, rate := all.take(); len(first) != maxTimes || first[maxTimes-1] != maxTimes-1 || rate != 0.1 {
+		if first, rate := all.drain(); len(first) != maxTimes || first[maxTimes-1] != maxTimes-1 || rate != 0.1 {
 			t.Errorf("round %d: %d times at a rate of %v; want the first %d at 0.1", round, len(first), rate, maxTimes)
 		}
 	}
-	if first, _ := all.take(); len(first) != 0 {
+	if first, _ := all.drain(); len(first) != 0 {
 		t.Errorf("%d times are there twice", len(first))
 	}
 	all.add(5)
-	if first, rate := all.take(); len(first) != 1 || first[0] != 5 || rate != 1 {
+	if first, rate := all.drain(); len(first) != 1 || first[0] != 5 || rate != 1 {
 		t.Errorf("%v at %v, want the one time that there was", first, rate)
 	}
 	if n := testing.AllocsPerRun(1000, func() { all.add(time.Millisecond) }); n != 0 {
@@ -237,7 +237,7 @@ func TestNewMogrifierRefusesBadPatterns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := Tagged(nil, []Mogrifier{m})
+	form := DogStatsDFormat(nil, []Mogrifier{m})
 	for name, want := range map[string]string{"a.c.b": "cx |#k:a.c.b_c,z:1", "c": "c "} {
 		if begin, end := form(name); begin+" "+end != want {
 			t.Errorf("%s becomes %q %q, want %q", name, begin, end, want)

@@ -27,7 +27,7 @@ const (
 	// maxPoints is how many points one export may have: collectors refuse messages above 4 MiB.
 	maxPoints = 8000
 	// keepGone is how long a removed rule is exported after its last hit, for collectors that were down for less.
-	keepGone = 24 * time.Hour
+	keepRemoved = 24 * time.Hour
 )
 
 // Config says what is exported. The exporter and its interval also read the environment variables OTEL_EXPORTER_OTLP_*
@@ -37,7 +37,7 @@ type Config struct {
 	Resource *resource.Resource
 	Buckets  []float64 // upper bounds of the buckets of response times, in seconds
 	Recorder *hits.Recorder
-	Exported func(err error) // called after each export
+	OnExport func(err error) // called after each export
 	Now      func() time.Time
 }
 
@@ -45,22 +45,22 @@ type Config struct {
 type Sink struct {
 	config   Config
 	provider *sdk.MeterProvider
-	seconds  api.Float64Histogram
+	latency  api.Float64Histogram
 
-	mu      sync.Mutex
-	rules   map[ruleName]*rule
-	counted time.Time             // when rules missing from the map were last known to have no hits
-	drained map[history.ID]uint64 // for the other user of the recorder's Drain
+	mu           sync.Mutex
+	rules        map[ruleName]*rule
+	lastProduced time.Time             // when rules missing from the map were last known to have no hits
+	pending      map[history.ID]uint64 // for the other user of the recorder's Drain
 }
 
 type ruleName struct{ domain, path string }
 
 // rule has the totals of a rule.
 type rule struct {
-	start  time.Time // of the totals
-	last   time.Time // when it last had hits, or was in the configuration
-	series map[series]uint64
-	values [history.WholeOutcomes]int // how many values have series, by outcome
+	start    time.Time // of the totals
+	lastSeen time.Time // when it last had hits, or was in the configuration
+	series   map[series]uint64
+	values   [history.WholeOutcomes]int // how many values have series, by outcome
 }
 
 // series identifies the hits of one outcome of a rule and, if it has values, of one value.
@@ -75,10 +75,10 @@ func New(ctx context.Context, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, rules: make(map[ruleName]*rule), counted: c.Now(), drained: make(map[history.ID]uint64)}
-	reader := sdk.NewPeriodicReader(&notifying{exporter, c.Exported}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
+	s := &Sink{config: c, rules: make(map[ruleName]*rule), lastProduced: c.Now(), pending: make(map[history.ID]uint64)}
+	reader := sdk.NewPeriodicReader(&notifyingExporter{exporter, c.OnExport}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
 	s.provider = sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(c.Resource))
-	s.seconds, err = s.provider.Meter(scope).Float64Histogram("weir.request", api.WithUnit("s"),
+	s.latency, err = s.provider.Meter(scope).Float64Histogram("weir.request", api.WithUnit("s"),
 		api.WithDescription("Time from a decoded request to its encoded verdict."), api.WithExplicitBucketBoundaries(c.Buckets...))
 	return s, err
 }
@@ -95,7 +95,7 @@ func (s *Sink) Close(ctx context.Context) error { return s.provider.Shutdown(ctx
 
 // Observe records a response time; a sampled trace of the request becomes its exemplar.
 func (s *Sink) Observe(ctx context.Context, took time.Duration) {
-	s.seconds.Record(ctx, took.Seconds())
+	s.latency.Record(ctx, took.Seconds())
 }
 
 // Drain replaces the recorder's Drain, which the sink calls itself: nobody else may.
@@ -103,10 +103,10 @@ func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drain(now)
-	for id, n := range s.drained {
+	for id, n := range s.pending {
 		emit(id, n)
 	}
-	clear(s.drained)
+	clear(s.pending)
 }
 
 // drain adds what was counted since the last call to the totals. sweep is the time for the recorder's sweep of removed
@@ -114,7 +114,7 @@ func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 func (s *Sink) drain(sweep time.Time) {
 	now := s.config.Now()
 	s.config.Recorder.Drain(sweep, func(id history.ID, n uint64) {
-		s.drained[id] += n
+		s.pending[id] += n
 		s.count(id, n, now)
 	})
 }
@@ -123,27 +123,27 @@ func (s *Sink) drain(sweep time.Time) {
 // series; the others share one.
 func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r := s.rule(id.Domain, id.Path)
-	r.last = now
-	of := series{id.Outcome, id.Value}
-	if history.IsPersonal(id.Value) && !r.admit(of) {
-		of.value = history.OtherValue
+	r.lastSeen = now
+	key := series{id.Outcome, id.Value}
+	if history.IsPersonal(id.Value) && !r.admit(key) {
+		key.value = history.OtherValue
 	}
-	r.series[of] += n
+	r.series[key] += n
 }
 
 // admit reports whether a value has a series, and gives it one if there is room. Near hits share the place of hits within.
-func (r *rule) admit(of series) bool {
-	if of.outcome == history.Near {
-		of.outcome = history.Within
+func (r *rule) admit(key series) bool {
+	if key.outcome == history.Near {
+		key.outcome = history.Within
 	}
-	if _, known := r.series[of]; known {
+	if _, exists := r.series[key]; exists {
 		return true
 	}
-	if r.values[of.outcome] >= rulestats.MaxValues {
+	if r.values[key.outcome] >= rulestats.MaxValues {
 		return false
 	}
-	r.values[of.outcome]++
-	r.series[of] = 0
+	r.values[key.outcome]++
+	r.series[key] = 0
 	return true
 }
 
@@ -151,7 +151,7 @@ func (r *rule) admit(of series) bool {
 func (s *Sink) rule(domain, path string) *rule {
 	r := s.rules[ruleName{domain, path}]
 	if r == nil {
-		r = &rule{start: s.counted, series: make(map[series]uint64)}
+		r = &rule{start: s.lastProduced, series: make(map[series]uint64)}
 		s.rules[ruleName{domain, path}] = r
 	}
 	return r
@@ -165,23 +165,23 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s.drain(time.Time{}) // only drains of the history sweep, which needs two that are apart
 	for _, t := range s.config.Recorder.Totals() {
 		r := s.rule(t.Domain, t.Path)
-		r.last = now
+		r.lastSeen = now
 		for o := range history.Outcomes {
 			r.series[series{outcome: history.Outcome(o)}] += 0
 		}
 	}
 	points := make(map[bool][]metricdata.DataPoint[int64]) // by whether hits are near
 	for name, r := range s.rules {
-		if now.Sub(r.last) > keepGone {
+		if now.Sub(r.lastSeen) > keepRemoved {
 			delete(s.rules, name)
 			continue
 		}
-		for of, n := range r.series {
-			near := of.outcome == history.Near
-			points[near] = append(points[near], metricdata.DataPoint[int64]{Attributes: attributes(name, of), StartTime: r.start, Time: now, Value: int64(n)})
+		for key, n := range r.series {
+			near := key.outcome == history.Near
+			points[near] = append(points[near], metricdata.DataPoint[int64]{Attributes: attributes(name, key), StartTime: r.start, Time: now, Value: int64(n)})
 		}
 	}
-	s.counted = now
+	s.lastProduced = now
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: scope}, Metrics: []metricdata.Metrics{
 		sum("weir.hits", "Hits by rule and what became of them.", points[false]),
 		sum("weir.near_hits", "Of the hits within, those near the limit.", points[true]),
@@ -194,25 +194,25 @@ func sum(name, help string, points []metricdata.DataPoint[int64]) metricdata.Met
 }
 
 // attributes returns the attributes of a series, named like the labels on /metrics.
-func attributes(name ruleName, of series) attribute.Set {
+func attributes(name ruleName, key series) attribute.Set {
 	all := []attribute.KeyValue{attribute.String("domain", name.domain), attribute.String("path", name.path)}
-	if of.outcome != history.Near {
-		all = append(all, attribute.String("outcome", of.outcome.String()))
+	if key.outcome != history.Near {
+		all = append(all, attribute.String("outcome", key.outcome.String()))
 	}
-	if of.value != "" {
-		all = append(all, attribute.String("value", of.value))
+	if key.value != "" {
+		all = append(all, attribute.String("value", key.value))
 	}
 	return attribute.NewSet(all...)
 }
 
 // notifying reports the result of each export.
-type notifying struct {
+type notifyingExporter struct {
 	sdk.Exporter
-	exported func(error)
+	onExport func(error)
 }
 
 // Export implements sdk.Exporter. It returns no error, because the SDK would log it a second time.
-func (w *notifying) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	w.exported(w.Exporter.Export(ctx, m))
+func (e *notifyingExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	e.onExport(e.Exporter.Export(ctx, m))
 	return nil
 }

@@ -54,7 +54,7 @@ func newWorld(t *testing.T, values int, byGRPC bool, variables ...string) *world
 	var err error
 	w.Sink, err = New(t.Context(), Config{GRPC: byGRPC, Recorder: w.recorder, Buckets: []float64{0.001, 0.01},
 		Resource: resource.NewSchemaless(attribute.String("service.instance.id", "weir-0")),
-		Exported: func(err error) {
+		OnExport: func(err error) {
 			if err == nil {
 				w.done.Add(1)
 			} else {

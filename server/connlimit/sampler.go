@@ -11,14 +11,14 @@ import (
 const sampleInterval = 10 * time.Second
 
 // Sampled logs one line in each sampleInterval, as clients may cause any number. It may be used concurrently.
-type Sampled struct {
+type LogSampler struct {
 	mu      sync.Mutex // protects what follows
 	last    time.Time  // when a line was last logged
 	skipped int        // lines since then
 }
 
 // Log logs a line with the number of lines skipped since the last, or skips it.
-func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, attrs ...any) {
+func (s *LogSampler) Log(to *slog.Logger, level slog.Level, message string, attrs ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

@@ -52,7 +52,7 @@ func runWatch(t *testing.T, c Command, answer func(n int, interrupt func()) (*rl
 		asked.ClientConn = conn
 		var out bytes.Buffer
 		begin := time.Now()
-		got.err = asked.watch(ctx, &out)
+		got.err = asked.callRepeatedly(ctx, &out)
 		got.took, got.text = time.Since(begin), out.String()
 	})
 	return got
