@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Limiter adds metrics of the configuration in force, the requests by domain, the decisions while the store was away,
-// and refunds.
+// RegisterLimiter adds metrics of the configuration in force, of requests by domain, of decisions while the store was
+// away, and of refunds.
 func (m *Metrics) RegisterLimiter(l *limit.Limiter) {
 	m.register(func(to chan<- prometheus.Metric) {
 		sendDegraded(l, to)

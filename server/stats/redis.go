@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Redis has the metrics of the servers of each Redis with counters. All its methods may be called by any number of
-// goroutines.
+// Redis has the metrics of the Redis servers that count. A process may use two Redis deployments; a label tells them
+// apart. All its methods may be called by any number of goroutines.
 type Redis struct {
 	answer, wait *prometheus.HistogramVec
 	process      Process
@@ -17,7 +17,7 @@ type Redis struct {
 	references map[[2]string]int // how many RedisServers there are, by Redis and server
 }
 
-// redisSeconds are the buckets of both histograms: from a nearby server to the longest time that anybody waits.
+// redisSeconds are the buckets of both histograms: from the latency of a nearby server to the longest wait of a caller.
 var redisSeconds = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 20e-3, 50e-3, 100e-3, 250e-3, 500e-3}
 
 var redisLabels = []string{"redis", "server"}
@@ -28,7 +28,7 @@ var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
 var foreignLibrary = prometheus.NewDesc("weir_redis_foreign_library",
 	"1 while the server's functions are not called, as somebody else has replaced weir's library; else 0.", redisLabels, nil)
 
-// Redis adds the metrics of Redis servers. Call it once.
+// RegisterRedis adds the metrics of Redis servers. Call it once.
 func (m *Metrics) RegisterRedis() *Redis {
 	seconds := func(name, help string) *prometheus.HistogramVec {
 		o := prometheus.HistogramOpts{Name: name, Help: help, Buckets: redisSeconds}
@@ -44,8 +44,8 @@ func (m *Metrics) RegisterRedis() *Redis {
 	return r
 }
 
-// AddServers adds metrics of which servers of a Redis are away, and which have a foreign library; each scrape calls
-// servers. Servers of the same name are merged.
+// RegisterServers adds gauges of the open breakers and the foreign libraries of a Redis's servers. Each scrape calls
+// servers. Servers of the same name share one series.
 func (r *Redis) RegisterServers(redis string, servers func(yield func(server string, away, foreign bool))) {
 	r.process.register(func(to chan<- prometheus.Metric) {
 		open, foreign := make(map[string]float64), make(map[string]float64)
@@ -65,7 +65,7 @@ func (r *Redis) RegisterServers(redis string, servers func(yield func(server str
 	})
 }
 
-// Server returns the metrics of a server. Call Gone when it is no longer used.
+// Server returns the metrics of a server. Call its Gone when the server is no longer used.
 func (r *Redis) Server(redis, server string) *RedisServer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *RedisServer) Answered(took time.Duration) { s.answer.Observe(took.Secon
 // Waited records how long a call waited until its batch was sent.
 func (s *RedisServer) Waited(took time.Duration) { s.wait.Observe(took.Seconds()) }
 
-// Gone drops the server's series, unless another RedisServer has the same.
+// Gone deletes the server's series, unless another RedisServer uses them.
 func (s *RedisServer) Gone() {
 	s.parent.mu.Lock()
 	defer s.parent.mu.Unlock()

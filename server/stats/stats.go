@@ -99,7 +99,7 @@ func (m *Metrics) ConfigLoads() (applied, rejected uint64) {
 	return m.configsApplied.Load(), m.configsRejected.Load()
 }
 
-// Panicked counts a recovered panic.
+// CountPanic counts a recovered panic.
 func (m *Metrics) CountPanic() { m.panics.Inc() }
 
 // ConfigApplied counts a configuration that was put in force, and records when.
@@ -109,7 +109,7 @@ func (m *Metrics) ConfigApplied(now time.Time) {
 	m.configAppliedAt.Store(now.UnixMilli())
 }
 
-// ConfigLoaded returns when the last configuration was put in force, the Unix epoch before the first.
+// ConfigAppliedAt returns when the last configuration was put in force, or the Unix epoch before the first.
 func (m *Metrics) ConfigAppliedAt() time.Time { return time.UnixMilli(m.configAppliedAt.Load()) }
 
 // ConfigRejected counts a configuration that was not put in force, or only in part.
@@ -118,12 +118,12 @@ func (m *Metrics) ConfigRejected() {
 	m.configCurrent.Set(0)
 }
 
-// Gauge adds a gauge that is read at each scrape; labels are constant.
+// RegisterGauge adds a gauge whose value each scrape reads. Its labels are constant.
 func (p Process) RegisterGauge(name, help string, labels map[string]string, value func() float64) {
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Gauges adds gauges that are read at each scrape, by a label whose values may change.
+// RegisterGauges adds a gauge with one label. Each scrape reads the values by label value.
 func (p Process) RegisterGauges(name, help, label string, values func() map[string]int) {
 	d := prometheus.NewDesc(name, help, []string{label}, nil)
 	p.register(func(to chan<- prometheus.Metric) {
@@ -133,18 +133,18 @@ func (p Process) RegisterGauges(name, help, label string, values func() map[stri
 	})
 }
 
-// Counter adds a counter that is read at each scrape; labels are constant.
+// RegisterCounter adds a counter whose total each scrape reads. Its labels are constant.
 func (p Process) RegisterCounter(name, help string, labels map[string]string, total func() float64) {
 	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))
 }
 
-// RefusedTokens adds the number of requests with a wrong token to the admin port.
+// RegisterRefusedTokens adds the counter of requests to the admin port with a wrong token.
 func (p Process) RegisterRefusedTokens(total func() uint64) {
 	p.RegisterCounter("weir_admin_refused_tokens_total", "Requests to the admin port with a token that is wrong.", nil,
 		func() float64 { return float64(total()) })
 }
 
-// Connections adds how many connections each port has, and how many it refused.
+// RegisterConnections adds, for each port, a gauge of its connections and counters of those that it refused.
 func (p Process) RegisterConnections(all []*connlimit.Listener) {
 	for _, l := range all {
 		p.RegisterGauge("weir_connections", "Connections of each port.", map[string]string{"port": l.Port},
@@ -156,7 +156,7 @@ func (p Process) RegisterConnections(all []*connlimit.Listener) {
 	}
 }
 
-// collector sends series at each scrape, as an unchecked collector: they are not known before.
+// collector is an unchecked prometheus.Collector: it describes no series, because it learns them at each scrape.
 type collector func(to chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector.
@@ -165,7 +165,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
-// collect registers a collector.
+// register registers a collector.
 func (p Process) register(c collector) { p.registry.MustRegister(c) }
 
 // send sends one series of a metric.
@@ -178,8 +178,8 @@ func (p Process) Handler() http.Handler {
 	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
 }
 
-// Hits adds the totals of each rule in force, zeros too, because increase() ignores the first value of a series.
-// Values are no labels, because requests choose them.
+// RegisterHits adds the totals of each rule in force, zeros too, because increase() ignores the first value of a series.
+// Descriptor values do not become labels, because requests choose them.
 func (m *Metrics) RegisterHits(r *hits.Recorder) {
 	m.register(func(to chan<- prometheus.Metric) { sendHits(r, to) })
 }

@@ -1,5 +1,5 @@
-// Package trace exports spans to an OpenTelemetry collector: of rate-limit requests whose callers trace them, of their
-// exchanges with servers, and of weir's background work.
+// Package trace exports spans to an OpenTelemetry collector: for sampled rate-limit requests, for the exchanges with
+// Redis or memcached that they cause, and for weir's background work.
 package trace
 
 import (
@@ -39,7 +39,7 @@ import (
 // Config says what is traced. The exporter also reads the environment variables OTEL_EXPORTER_OTLP_*.
 type Config struct {
 	GRPC     bool    // export by gRPC, else by HTTP with protobuf
-	Ratio    float64 // sampled share of the traces that begin here; those of callers are sampled as the callers say
+	Ratio    float64 // share of the traces that begin here which is sampled; callers decide about their own
 	Values   bool    // show values of descriptors in spans of requests
 	Method   string  // the traced gRPC method, with its full name
 	Resource *resource.Resource
@@ -47,7 +47,7 @@ type Config struct {
 }
 
 // Tracer makes spans. Its methods may be called by any number of goroutines; only Close blocks on the collector.
-// Exchanges and Span of a nil Tracer make none.
+// A nil Tracer's ExchangeTracer returns nil, and its StartSpan starts no span.
 type Tracer struct {
 	config      Config
 	sampler     sdk.Sampler
@@ -81,13 +81,13 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 // Close exports the queued spans, until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Dropped counts the lost spans, by reason: the queue was full, or the export failed.
+// Dropped returns the counters of dropped spans by reason: "full", the queue was full, or "failed", the export failed.
 func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
 	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
 }
 
-// Begin begins the span of a gRPC call of the method, unless it is not sampled, in the returned context. gRPC's tap
-// calls it, because that reads headers without a copy: OpenTelemetry's stats.Handler costs each request a fifth of its
+// Begin starts the span of a call of Config.Method, if it is sampled, and returns the context with it. gRPC's tap calls
+// it, because a tap reads headers without copying them: OpenTelemetry's stats.Handler costs each request a fifth of its
 // CPU or more.
 func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
 	if call.FullMethodName != t.config.Method {
@@ -96,20 +96,20 @@ func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
 	return t.begin(ctx, tapHeaders{propagation.HeaderCarrier(call.Header)}, t.config.Method[1:], t.callOptions...)
 }
 
-// begin begins the span of a request with these headers. It allocates nothing without a span.
+// begin starts the span of a request with these headers. If the request is not sampled, begin allocates nothing.
 func (t *Tracer) begin(ctx context.Context, headers propagation.TextMapCarrier, name string, options ...api.SpanStartOption) context.Context {
 	if unsampled(headers) {
 		return ctx
 	}
-	with, root := ctx, newTraceID()
+	parent, root := ctx, newTraceID()
 	if headers.Get("traceparent") != "" || headers.Get("b3") != "" || headers.Get("x-b3-traceid") != "" {
-		with = propagator.Extract(ctx, headers)
+		parent = propagator.Extract(ctx, headers)
 	}
-	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: with, TraceID: root}).Decision == sdk.Drop {
+	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: parent, TraceID: root}).Decision == sdk.Drop {
 		return ctx
 	}
-	with, _ = t.tracer.Start(context.WithValue(with, idGenerator{}, root), name, options...)
-	return with
+	ctx, _ = t.tracer.Start(context.WithValue(parent, rootTraceID{}, root), name, options...)
+	return ctx
 }
 
 // End ends the span of a call, if it has one, by OpenTelemetry's conventions for RPCs.
@@ -153,7 +153,7 @@ func (t *Tracer) HTTP(h http.Handler) http.Handler {
 	})
 }
 
-// answer records the status of a response.
+// statusRecorder records the status of a response.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
@@ -165,10 +165,11 @@ func (r *statusRecorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// callers reads the span context of callers. traceparent takes precedence over b3.
+// propagator reads the span context of callers. traceparent takes precedence over b3.
 var propagator = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{})
 
-// unsampled reports whether the caller does not sample its trace, as most do. Extracting the trace would allocate.
+// unsampled reports whether the headers say that the caller's trace is not sampled, the usual case. Unlike
+// propagator.Extract, it does not allocate.
 func unsampled(headers propagation.TextMapCarrier) bool {
 	parent := headers.Get("traceparent")
 	if parent == "" {
@@ -183,7 +184,7 @@ func unsampled(headers propagation.TextMapCarrier) bool {
 	return traceErr == nil && spanErr == nil
 }
 
-// incoming is a carrier whose header names are in lower case.
+// tapHeaders is a carrier of gRPC headers, whose names are in lower case.
 type tapHeaders struct{ propagation.HeaderCarrier }
 
 // Get returns the first header of a name.
@@ -194,12 +195,15 @@ func (h tapHeaders) Get(key string) string {
 	return ""
 }
 
-// ids makes random ids, as the SDK does. As a context key, it has the trace id that the sampler has decided on.
+// rootTraceID is the context key of the trace id that the sampler was given, for a span without a parent.
+type rootTraceID struct{}
+
+// idGenerator makes random ids, as the SDK's own does, except for a rootTraceID.
 type idGenerator struct{}
 
 // NewIDs returns the ids of a trace and of its first span.
 func (g idGenerator) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
-	id, ok := ctx.Value(g).(api.TraceID)
+	id, ok := ctx.Value(rootTraceID{}).(api.TraceID)
 	if !ok {
 		id = newTraceID()
 	}
@@ -218,7 +222,7 @@ func newTraceID() (id api.TraceID) {
 	return id
 }
 
-// Answered adds the verdict to the span of a request.
+// RecordVerdict adds the verdict to the span of a request.
 func (t *Tracer) RecordVerdict(ctx context.Context, c *limit.Call, r limit.Result) {
 	span := api.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -236,9 +240,9 @@ func (t *Tracer) RecordVerdict(ctx context.Context, c *limit.Call, r limit.Resul
 	}
 }
 
-// Exchanges returns a function that begins spans of exchanges with servers, by OpenTelemetry's conventions for
-// database clients. An exchange serves many callers: its span is a child of the first sampled one, and links to the
-// others. Without one there is no span.
+// ExchangeTracer returns an outbound.Trace for a database system, such as "redis". It starts spans of exchanges with
+// servers, by OpenTelemetry's conventions for database clients. An exchange serves many callers: its span is a child of
+// the first sampled caller's, and links to the others'. If no caller is sampled, there is no span.
 func (t *Tracer) ExchangeTracer(system string) func(server string, callers iter.Seq[context.Context]) func(outcome string, err error) {
 	if t == nil {
 		return nil
@@ -270,10 +274,10 @@ func (t *Tracer) ExchangeTracer(system string) func(server string, callers iter.
 	}
 }
 
-// exchange returns the attributes of an exchange.
+// exchangeAttributes returns the attributes of an exchange.
 func exchangeAttributes(system, server string, checks int) []attribute.KeyValue {
 	all := []attribute.KeyValue{semconv.DBSystemNameKey.String(system), attribute.Int("weir.checks", checks)}
-	if checks > 1 { // of one the conventions have no size
+	if checks > 1 { // the conventions want no size for a single operation
 		all = append(all, semconv.DBOperationBatchSize(checks))
 	}
 	host, port, err := net.SplitHostPort(server)
@@ -283,16 +287,16 @@ func exchangeAttributes(system, server string, checks int) []attribute.KeyValue 
 	return append(all, semconv.ServerAddress(server))
 }
 
-// Span begins a span of weir's background work, with a number of items of a kind.
-func (t *Tracer) StartSpan(name, kind string, n int) (ended func(err error)) {
+// StartSpan starts a span of weir's background work, with the attribute weir.unit = n. Call end at its end.
+func (t *Tracer) StartSpan(name, unit string, n int) (end func(err error)) {
 	if t == nil {
 		return func(error) {}
 	}
-	_, span := t.tracer.Start(context.Background(), name, api.WithAttributes(attribute.Int("weir."+kind, n)))
+	_, span := t.tracer.Start(context.Background(), name, api.WithAttributes(attribute.Int("weir."+unit, n)))
 	return func(err error) { endSpan(span, "failed", err) }
 }
 
-// end ends a span, with an error of a class unless err is nil.
+// endSpan ends a span. If err is not nil, it first sets the error and its type.
 func endSpan(span api.Span, errorType string, err error) {
 	if err != nil {
 		span.SetAttributes(semconv.ErrorTypeKey.String(errorType))
@@ -301,7 +305,7 @@ func endSpan(span api.Span, errorType string, err error) {
 	span.End()
 }
 
-// valid replaces invalid UTF-8, for which protobuf would reject the whole batch of spans.
+// validUTF8 replaces invalid UTF-8, because of which protobuf would reject the whole batch of spans.
 func validUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // queue bounds the spans that wait for export, and counts the dropped ones, which the SDK does not report.
@@ -322,7 +326,7 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// counted counts the spans whose export fails.
+// countingExporter counts the spans whose export fails.
 type countingExporter struct {
 	sdk.SpanExporter
 	queue    *queue

@@ -1,5 +1,5 @@
-// Package otlp exports hits and response times to an OpenTelemetry collector, as totals since the process began: a
-// failed export, or a restarted collector, loses nothing that the next export does not have.
+// Package otlp exports hits and response times to an OpenTelemetry collector, as totals since the process began: the
+// next export makes up for a failed one, and for a restart of the collector.
 package otlp
 
 import (
@@ -26,7 +26,7 @@ const (
 	scope = "github.com/weirproxy/weir"
 	// maxPoints is how many points one export may have: collectors refuse messages above 4 MiB.
 	maxPoints = 8000
-	// keepGone is how long a removed rule is exported after its last hit, for collectors that were down for less.
+	// keepRemoved is how long a removed rule is exported after its last hit, in case the collector is down.
 	keepRemoved = 24 * time.Hour
 )
 
@@ -49,8 +49,8 @@ type Sink struct {
 
 	mu           sync.Mutex
 	rules        map[ruleName]*rule
-	lastProduced time.Time             // when rules missing from the map were last known to have no hits
-	pending      map[history.ID]uint64 // for the other user of the recorder's Drain
+	lastProduced time.Time             // when Produce last ran: a rule that is not in the map had no hits until then
+	pending      map[history.ID]uint64 // drained from the recorder, but not yet returned by Drain
 }
 
 type ruleName struct{ domain, path string }
@@ -98,7 +98,7 @@ func (s *Sink) Observe(ctx context.Context, took time.Duration) {
 	s.latency.Record(ctx, took.Seconds())
 }
 
-// Drain replaces the recorder's Drain, which the sink calls itself: nobody else may.
+// Drain is what others call in place of the recorder's Drain: only the sink may drain the recorder.
 func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	clear(s.pending)
 }
 
-// drain adds what was counted since the last call to the totals. sweep is the time for the recorder's sweep of removed
-// rules; zero skips it.
+// drain adds the hits since its last call to the totals. sweep is the time of the recorder's sweep of removed rules;
+// a zero time skips the sweep.
 func (s *Sink) drain(sweep time.Time) {
 	now := s.config.Now()
 	s.config.Recorder.Drain(sweep, func(id history.ID, n uint64) {
@@ -119,8 +119,8 @@ func (s *Sink) drain(sweep time.Time) {
 	})
 }
 
-// count adds hits of a series of the history. For each rule and outcome the first [rulestats.MaxValues] values have
-// series; the others share one.
+// count adds hits to the totals. For each rule and outcome the first [rulestats.MaxValues] values have series; the
+// others share one.
 func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r := s.rule(id.Domain, id.Path)
 	r.lastSeen = now
@@ -131,7 +131,8 @@ func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r.series[key] += n
 }
 
-// admit reports whether a value has a series, and gives it one if there is room. Near hits share the place of hits within.
+// admit returns true if a value has a series, or gets one now because there is room. A value's near hits need no room
+// of their own beside its hits within.
 func (r *rule) admit(key series) bool {
 	if key.outcome == history.Near {
 		key.outcome = history.Within
@@ -162,7 +163,7 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.config.Now()
-	s.drain(time.Time{}) // only drains of the history sweep, which needs two that are apart
+	s.drain(time.Time{}) // no sweep: two sweeps must not follow closely, and Drain has them
 	for _, t := range s.config.Recorder.Totals() {
 		r := s.rule(t.Domain, t.Path)
 		r.lastSeen = now
@@ -205,7 +206,7 @@ func attributes(name ruleName, key series) attribute.Set {
 	return attribute.NewSet(all...)
 }
 
-// notifying reports the result of each export.
+// notifyingExporter reports the result of each export.
 type notifyingExporter struct {
 	sdk.Exporter
 	onExport func(error)
