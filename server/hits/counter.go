@@ -11,18 +11,17 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
-// MaxHits is the most that one check adds; the rest is not counted. It is a tebibyte, for rules that count bytes. 16
-// million such checks fit between two drains before a difference could overflow, and stores bound a series' lifetime
-// themselves.
+// MaxHits is the most that one check adds; the rest is not counted. It is a tebibyte, for rules that count bytes. A
+// total overflows only after 16 million such checks between two drains; stores bound the totals of a series themselves.
 const MaxHits = 1 << 40
 
 // Counter counts the hits of a rule by outcome. Its methods may be called by any number of goroutines. They block only
-// for others that count in the same shard of keys or the same rule's values, less than a microsecond on average, and
+// while others count in the same shard of keys or values of the same rule, less than a microsecond on average, and
 // allocate only for new keys and values.
 //
 // Each hit is within the limit, over it and refused, over it and let through, or degraded. Hits near the limit are a
-// part of those within; the whole is added before its part, and read after it, so that no reader sees a part larger
-// than its whole.
+// part of those within. Writers add to Within before Near, and readers read Near before Within, so that no reader sees
+// more near hits than hits within.
 type Counter struct {
 	withoutValue counters // hits without a value, see descriptors.Rule.Values
 	values       values   // hits with a value
@@ -37,7 +36,7 @@ type counts [history.Outcomes]uint64
 // counters count hits by outcome.
 type counters struct {
 	totals  [history.Outcomes]atomic.Uint64
-	drained counts // what Drain has returned of totals; guarded by Recorder.draining
+	drained counts // the totals at the last Drain; guarded by Recorder.draining
 }
 
 // sum returns all hits.
@@ -114,15 +113,15 @@ func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *cou
 }
 
 func (c *counters) add(n *counts) {
-	for o, hits := range n { // near, the part, comes last
+	for o, hits := range n { // Near comes last, after Within
 		if hits > 0 {
 			c.totals[o].Add(hits)
 		}
 	}
 }
 
-// split returns how many hits of a check fit, and how many of these are above a share of the limit. A charge that is
-// made whatever the decision may straddle the limit: the hits that found room fit.
+// split returns how many hits of a check fit, and how many of those are above a share of the limit. A check that charges
+// even if it is denied may straddle the limit: then only the hits that had room fit.
 func split(check *backend.Check, d *backend.Decision, share float32) (fit, near uint64) {
 	limit := &check.Limits[d.Strictest]
 	requests := limit.Capacity()
@@ -137,7 +136,7 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 	return fit, min(fit, after-min(after, least))
 }
 
-// drain returns what has been counted since the last drain.
+// drain returns the hits since the last drain.
 func (c *counters) drain() (n counts) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		total := c.totals[o].Load()

@@ -33,7 +33,7 @@ type topShard struct {
 // ranking has the top keys by all hits, or by hits over a limit.
 type ranking struct {
 	heavy   *heavy.Sketch[rankedKey] // nil before the first hit
-	missing uint64                   // the most hits that a key may lack of the previous period
+	missing uint64                   // by how much a key's hits of the previous period may be too low
 }
 
 const byHits, byOverLimit = 0, 1
@@ -51,7 +51,7 @@ type rankedKey struct {
 // Key is the hash of a check's key.
 type Key uint64
 
-// Key returns the hash of a check's key.
+// Key returns the hash of a check's key. Its seed is the recorder's.
 func (r *Recorder) Key(key []byte) Key { return Key(maphash.Bytes(r.seed, key)) }
 
 // count counts hits of a key.
@@ -134,7 +134,7 @@ type TopKey struct {
 // TopKeys are the keys with the most hits.
 type TopKeys struct {
 	Since time.Time
-	// Missing is by how much the hits of a listed key may be too low; a key that is not listed had at most as many.
+	// Missing is by how much the hits of a listed key may be too low, and the most hits that an unlisted key may have.
 	// MissingOverLimit is the same for hits over a limit, refused or not.
 	Missing, MissingOverLimit uint64
 	Keys                      []TopKey // in no order

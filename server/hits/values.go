@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// values counts the hits of a rule with values: all of them, and by outcome those of its heaviest values since the last drain.
+// values counts all hits of a rule with values and, by outcome, those of its heaviest values since the last drain.
 type values struct {
 	counters counters
 	mu       sync.Mutex // guards heavy; counts enter counters and heavy under one lock, for drain
@@ -53,8 +53,8 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 	}
 }
 
-// drain calls emit with what was counted since the last drain: hits of a value that has a series, or gets one now,
-// under the value, the rest under history.OtherValue.
+// drain calls emit with the hits since the last drain: under their value if that has a series or gets one now, else
+// under history.OtherValue.
 func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
 	rest := v.counters.drain()
@@ -85,19 +85,19 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 	rest.each(id, emit)
 }
 
-// Reserved places are for values with more than reservedHits hits and more than 1/reservedShare of a drain's hits: a
-// client that sends many values cannot take them all.
+// A quarter more series than the quota is reserved for values with more than reservedHits hits and more than
+// 1/reservedShare of a drain's hits: a client that sends many values cannot use them all up.
 const reservedShare, reservedHits = 50, 10
 
 // seriesQuota decides which values have series: those in the history, and those drained since, which the history may
-// not list yet. Near hits share the place of hits within. Recorder.draining guards it.
+// not list yet. A value's near hits count as hits within here. Recorder.draining guards it.
 type seriesQuota struct {
-	perRule  int                 // places of a rule and outcome, without the reserved ones
-	admitted map[history.ID]bool // whether it was drained since the last sync
-	used     map[history.ID]int  // places taken, by rule and outcome
+	perRule  int                 // series of values of a rule and outcome, without the reserved ones
+	admitted map[history.ID]bool // values with a series; true: drained since the last sync
+	used     map[history.ID]int  // series by rule and outcome
 }
 
-// sync gives the places to the series in the history, and to those drained since the last sync.
+// sync admits the series in the history, and those drained since the last sync, and no others.
 func (q *seriesQuota) sync(fine []history.ID) {
 	previous := q.admitted
 	q.admitted, q.used = make(map[history.ID]bool), make(map[history.ID]int)
@@ -116,7 +116,7 @@ func (q *seriesQuota) sync(fine []history.ID) {
 	}
 }
 
-// admit gives a value a place, unless it has one.
+// admit counts a value's series, unless it is counted already.
 func (q *seriesQuota) admit(id history.ID, drained bool) {
 	_, exists := q.admitted[id]
 	q.admitted[id] = drained
@@ -125,8 +125,8 @@ func (q *seriesQuota) admit(id history.ID, drained bool) {
 	}
 }
 
-// tryAdmit reports whether a value with these hits has a place. Any value gets a free one. An extra quarter is
-// reserved for heavy values that come when the others are taken.
+// tryAdmit returns true if a value has a series, or gets one now: any value while the quota lasts, then only a heavy
+// one, while the reserve lasts.
 func (q *seriesQuota) tryAdmit(id history.ID, hits, all uint64) bool {
 	group := id
 	group.Value = ""

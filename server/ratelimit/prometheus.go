@@ -43,7 +43,7 @@ func DefaultMapping(milliseconds bool) string {
 // PrometheusConfig says what Prometheus reads, and how it is mapped.
 type PrometheusConfig struct {
 	Mapping    string            // in YAML
-	Labels     map[string]string // of each series, unless the mapping sets labels of that name
+	Labels     map[string]string // labels of each series; the mapping may override them
 	Statistics *Statistics
 	Log        *slog.Logger
 }
@@ -94,14 +94,14 @@ func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
 	return p, nil
 }
 
-// reset drops all series but those of Go and the process.
+// reset deletes all series except those of Go and the process.
 func (p *Prometheus) reset() {
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.seriesRegistry = registry.NewRegistry(p.registry, &p.mapper)
 }
 
-// checkTimer returns an error if the mapping of a timer makes no metric: the library panics on wrong buckets and labels.
+// checkTimer returns an error if the mapping of a timer is wrong: the library panics on wrong buckets and labels.
 func (p *Prometheus) checkTimer(name string) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {

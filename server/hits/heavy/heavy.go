@@ -3,21 +3,21 @@ package heavy
 
 import "slices"
 
-// Sketch keeps the heaviest keys of a weighted stream: the algorithm of Misra and Gries ("Finding repeated elements",
-// 1982) with weights, as Anderson and others have it ("A high-performance algorithm for identifying frequent items in
-// data streams", 2017). With New(k) it holds at most 2k keys. When another comes, each key loses the weight of the
-// (k+1)th heaviest, and those without weight are evicted: at most k stay. So, with N the weight of the stream,
+// Sketch keeps the heaviest keys of a weighted stream, by the algorithm of Misra and Gries ("Finding repeated elements",
+// 1982) with the weights of Anderson and others ("A high-performance algorithm for identifying frequent items in data
+// streams", 2017). With New(k) it holds at most 2k keys. When another comes, each key loses the weight of the (k+1)th
+// heaviest, and keys without weight are evicted, so that at most k stay. If N is the weight of the stream,
 //
 //	Weight(key) ≤ true weight of the key ≤ Weight(key) + Missing(), and Missing() ≤ N/(k+1).
 //
-// A key that is not held has a Weight of 0; every key of more than N/(k+1) is held. The sum of a key's weights in
-// several sketches is a lower bound for their streams together, and misses at most the sum of what they miss.
+// A key that is not in the sketch has a Weight of 0; every key of more than N/(k+1) is in it. The sum of a key's
+// weights in several sketches is a lower bound for their streams together, too low by at most the sum of their Missing.
 //
-// Each key has a T. Counts in it are lower bounds, too: at least the key's Weight.
+// Each key has a value of type T. Counts that the caller adds to it are lower bounds, too, and at least the Weight.
 //
 // A key is a hash with a random seed: of ten million streams of a billion keys, one has a collision in a sketch of a
-// thousand. A held key costs a map lookup; others, on average, a few steps more. A full sketch allocates nothing. It
-// is for one goroutine at a time. The zero value is unusable: use New.
+// thousand. Adding to a key in the sketch costs a map lookup; adding another costs, on average, a few steps more. A full
+// sketch allocates nothing. Only one goroutine at a time may use it. The zero value is unusable: use New.
 type Sketch[T any] struct {
 	k       int
 	entries []Entry[T]       // elements beyond its length keep the memory of their T
@@ -26,7 +26,7 @@ type Sketch[T any] struct {
 	weights []uint64 // memory to sort them in
 }
 
-// Held is a key in a sketch.
+// Entry is a key in a sketch.
 type Entry[T any] struct {
 	Key    uint64
 	Weight uint64 // see Sketch
@@ -39,8 +39,8 @@ func New[T any](k int) *Sketch[T] {
 	return &Sketch[T]{k: k, index: make(map[uint64]int32, 2*k)}
 }
 
-// Add adds to the weight of a key, and returns its T, valid until the next call. If fresh, the key was not held: the T
-// then is an evicted key's, whose memory can be reused.
+// Add adds to the weight of a key, and returns its value, valid until the next call. If fresh, the key was not in the
+// sketch: the value then is an evicted key's, whose memory can be reused.
 func (s *Sketch[T]) Add(key, weight uint64) (value *T, fresh bool) {
 	if i, ok := s.index[key]; ok {
 		h := &s.entries[i]
@@ -58,13 +58,13 @@ func (s *Sketch[T]) Add(key, weight uint64) (value *T, fresh bool) {
 	return &h.Value, true
 }
 
-// Held returns the held keys, in no order. The sketch owns the slice: read it before the next call.
+// Entries returns the keys in the sketch, in no order. The sketch owns the slice: read it before the next call.
 func (s *Sketch[T]) Entries() []Entry[T] { return s.entries }
 
-// Missing returns how much a key's Weight may be too low in the current stream.
+// Missing returns by how much a key's Weight in the current stream may be too low.
 func (s *Sketch[T]) Missing() uint64 { return s.missing }
 
-// Renew begins a new stream, in which the held keys begin with these weights. Keys of weight 0 are evicted.
+// Reweigh begins a new stream: it sets the weight of each key, and evicts keys of weight 0.
 func (s *Sketch[T]) Reweigh(weight func(h *Entry[T]) uint64) {
 	s.missing = 0
 	s.setWeights(weight)

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Form returns what precedes the value of a statistic in a line, and what follows its type.
+// Format returns the parts of a statistic's line before its value and after its type.
 type Format func(name string) (begin, end string)
 
-// Plain is the form of envoyproxy/ratelimit: tags are part of the name, as in name.__env=prod.
+// PlainFormat returns the format of envoyproxy/ratelimit: tags are part of the name, as in name.__env=prod.
 func PlainFormat(tags map[string]string) Format {
 	var end string
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
@@ -27,7 +27,7 @@ func PlainFormat(tags map[string]string) Format {
 // sanitizer replaces the separators of statsd's lines.
 var sanitizer = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
 
-// Tagged is the form of DogStatsD. The tags of all statistics come first, then those of the first mogrifier that
+// DogStatsDFormat returns the format of DogStatsD. A line has the common tags, then those of the first mogrifier that
 // matches the name.
 func DogStatsDFormat(tags []string, mogrifiers []Mogrifier) Format {
 	return func(name string) (string, string) {
@@ -55,7 +55,7 @@ func Tag(key, value string) string {
 
 var tagSanitizer = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
 
-// Mogrifier moves parts of names to tags. Make one with NewMogrifier.
+// Mogrifier turns parts of a name into tags, as envoyproxy/ratelimit's mogrifiers do. Make one with NewMogrifier.
 type Mogrifier struct {
 	pattern *regexp.Regexp
 	name    string            // a template, as in package regexp

@@ -1,4 +1,4 @@
-// Package statsd sends envoyproxy/ratelimit's statistics to statsd, in that program's form, or to DogStatsD.
+// Package statsd sends envoyproxy/ratelimit's statistics to statsd, in that program's format, or to DogStatsD.
 package statsd
 
 import (
@@ -30,8 +30,8 @@ type Config struct {
 }
 
 // Sender sends statistics, each time over a new connection. For a counter it sends the increase since the last
-// success, so that nothing is lost or queued while statsd is down; increases sent over a connection that then breaks
-// are sent again. Of response times it sends the first of each interval, with their sample rate.
+// success, so that nothing is lost or queued while statsd is down. If the connection breaks while it sends, it sends
+// the same increases again. It sends the first response times of each interval, with their sample rate.
 type Sender struct {
 	config Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -112,7 +112,7 @@ func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	return lines, totals
 }
 
-// timers returns the lines of response times, and drops the times. The sample rate says how many each stands for.
+// timers returns the lines of the collected response times, with the share of all response times that they are.
 func (s *Sender) timers() (lines []string) {
 	for method := range ratelimit.Method(ratelimit.Methods) {
 		times, rate := s.times[method].drain()
@@ -133,7 +133,7 @@ func (s *Sender) formatLine(name string, value uint64, kind string) string {
 	return begin + ":" + strconv.FormatUint(value, 10) + "|" + kind + end + "\n"
 }
 
-// write writes lines, as many in a write as fit into a datagram.
+// write writes lines. Each call of conn.Write gets as many as fit into a datagram.
 func write(conn io.Writer, lines []string) error {
 	for len(lines) > 0 {
 		var packet strings.Builder
@@ -149,7 +149,7 @@ func write(conn io.Writer, lines []string) error {
 	return nil
 }
 
-// maxTimes is how many response times are sent of one interval: enough for quantiles, and at most 5 KB a second.
+// maxTimes is how many response times of one interval are sent: enough for quantiles, and at most 5 KB a second.
 const maxTimes = 1000
 
 // times holds the first response times of an interval. Adding one neither blocks nor allocates.
@@ -166,8 +166,8 @@ func (t *times) add(took time.Duration) {
 	}
 }
 
-// take returns the first times and their share of all times, and begins a new interval. A time added concurrently may
-// fall into the next.
+// drain returns the first times and their share of all times, and begins a new interval. A time that is added
+// concurrently may count in the next interval.
 func (t *times) drain() (first []time.Duration, rate float64) {
 	seen := t.seen.Swap(0)
 	for range len(t.first) {
