@@ -19,8 +19,8 @@ const (
 	ReasonClient Reason = "max_connections_per_client"
 )
 
-// Limits are the most open connections of a port, in all and from one client; 0 is no bound. A client is an
-// IPv4 address or the first 64 bits of an IPv6 address. Connections to a Unix socket have no client.
+// Limits are the most open connections of a port, in total and from one client; 0 means no limit. A client is an IPv4
+// address or the first 64 bits of an IPv6 address. Connections to a Unix socket have no client.
 type Limits struct{ Total, PerClient int }
 
 // Listener closes new connections beyond its limits and leaves open ones alone. It may be used concurrently.
@@ -31,7 +31,7 @@ type Listener struct {
 	log     *slog.Logger
 	refused map[Reason]*refusal
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // guards the fields below
 	open    int
 	clients map[netip.Prefix]int // open connections
 }
@@ -42,7 +42,7 @@ type refusal struct {
 	sampler LogSampler
 }
 
-// New limits the connections that lis accepts.
+// New makes a listener that limits the connections of lis.
 func New(lis net.Listener, port string, limits Limits, log *slog.Logger) *Listener {
 	return &Listener{Listener: lis, Port: port, limits: limits, log: log, clients: make(map[netip.Prefix]int),
 		refused: map[Reason]*refusal{ReasonTotal: new(refusal), ReasonClient: new(refusal)}}
@@ -102,7 +102,7 @@ func (l *Listener) release(client netip.Prefix) {
 	}
 }
 
-// clientOf returns the client of an address; the zero value if it has none.
+// clientOf returns the client of an address, or the zero value if it has none.
 func clientOf(a net.Addr) netip.Prefix {
 	tcp, isTCP := a.(*net.TCPAddr)
 	if !isTCP {

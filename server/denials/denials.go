@@ -2,8 +2,9 @@
 // the newest denials of all rules by minute and descriptor, to answer "was ann denied at 02:40?". The newest can be
 // stored, and restored by the next process. It logs a sample of denials. Read it from [Recorder] downwards.
 //
-// Denials that shadow mode let through are kept apart. Memory is bounded: one denial for each rule in force or removed
-// minutes ago, and 8,192 of the newest in 3 MiB. Values of descriptors may be personal: they are returned only on request.
+// Denials that shadow mode let through are counted separately. Memory is bounded: one denial for each rule in force or
+// removed minutes ago, and 8,192 of the newest in 3 MiB. Values of descriptors may be personal: they are returned only
+// on request.
 package denials
 
 import (
@@ -47,11 +48,10 @@ type Summary struct {
 	// Requests and Hits were over the limit since the process began, or since the rule's entry was made. A request
 	// counts once for each of its descriptors that was over.
 	Requests, Hits uint64
-	// Set by Recent alone, whose Requests and Hits are those of a minute: when the first was, and how many descriptors
-	// they have.
-	First       time.Time
-	Descriptors int
-	Weir        string // the weir that stored it before this process began; "" for this process
+	// Only Recent sets these. Its Requests and Hits are those of one minute.
+	First       time.Time // the first denial
+	Descriptors int       // how many descriptors were denied
+	Weir        string    // the weir that stored it before this process began; "" for this process
 }
 
 // MaxDescriptor is how many bytes of a descriptor are kept. A longer one ends in an ellipsis.

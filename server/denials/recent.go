@@ -26,7 +26,7 @@ type recent struct {
 	next          uint64     // the next slot of the ring, modulo slots
 	ring          [slots]*group
 	byHash        map[uint64]*group // the groups in the ring, the newest of each hash
-	completeSince time.Time         // all denials from then on are kept
+	completeSince time.Time         // all denials since then are in the ring
 }
 
 // group holds the denials of one descriptor by one limit of a rule within a minute of the clock.
@@ -36,11 +36,11 @@ type group struct {
 	minute  int64
 	hash    uint64
 	entries []uint64     // the hash of each entry, to find descriptors that were cut
-	stored  bool         // used by Store alone
+	stored  bool         // only Store uses it
 	first   atomic.Int64 // Unix nanoseconds
 }
 
-// add adds a denial to its group, or begins one. A key that is denied all the time thus takes one group a minute.
+// add adds a denial to its group, or begins one. A key that is denied all the time takes one group a minute.
 func (r *recent) add(rule *ruleTally, d *Denial, descriptor descriptors.Descriptor) {
 	var room [8]uint64
 	entries, minute, at := r.hashes(room[:0], descriptor), d.At.Unix()/60, d.At.UnixNano()
@@ -69,7 +69,7 @@ func (r *recent) groupHash(rule *ruleTally, d *Denial, minute int64, entries []u
 	return hash
 }
 
-// keep gives a group its slots in the ring, and evicts the groups that had them.
+// insert puts a group into the next slots of the ring, and evicts the groups that were there.
 func (r *recent) insert(g *group) {
 	r.byHash[g.hash] = g
 	size := (groupBytes + len(g.last.Load().descriptor) + 8*len(g.entries) + slotBytes - 1) / slotBytes
@@ -110,8 +110,9 @@ type lineKey struct {
 	source backend.Source
 }
 
-// Recent returns up to n recent denials that match a filter, latest begun first, grouped by minute, limit and, if
-// values are requested, descriptor; how many more there are; and since when all denials are kept, zero if none was evicted.
+// Recent returns up to n groups of recent denials that match a filter, by minute, limit and, if values are requested,
+// descriptor, the latest first denial first. more is how many further groups there are. All denials since the time since
+// are there; it is zero if none was evicted.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
 	groups, since := r.recent.snapshot()
@@ -145,7 +146,7 @@ func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.
 	return all, more, since
 }
 
-// summary sums up the group.
+// summary returns the group as a summary.
 func (g *group) summary(values bool) Summary {
 	s, _ := g.rule.summary(&g.tally, values)
 	s.First, s.Descriptors, s.Weir = time.Unix(0, g.first.Load()), 1, g.rule.weir

@@ -8,8 +8,9 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// Store calls put with the recent denials of minutes that ended before a moment, oldest first, as Recent returns them
-// with values. Denials whose put failed come again. It is for one goroutine at a time.
+// Store calls put with the recent denials of the minutes that ended before a moment, oldest first, as Recent returns
+// them with values. If put fails, the next call of Store has the same denials again. Only one goroutine at a time may
+// call it.
 func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
 	var groups []*group
 	var all []Summary
@@ -63,7 +64,7 @@ func (r *Recorder) Restore(all []Summary) {
 	}
 }
 
-// snapshot returns the groups, ordered by their first denial, and since when all are kept.
+// snapshot returns the groups, ordered by their first denial, and completeSince.
 func (r *recent) snapshot() (all []*group, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

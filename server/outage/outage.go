@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// confirmTime is how long servers must be unable to count before an outage is logged. Shorter moments in which all count,
-	// as while a slow server is tried after each PING, do not end it.
+	// confirmTime is how long a server must be unable to count before an outage is logged. All servers must count as long
+	// to end it: a slow server that is tried after each PING seems to count for a moment.
 	confirmTime = 250 * time.Millisecond
-	// recoveryTime is how long all servers must count again before the end is logged, so that a flapping server fills no log.
+	// recoveryTime is how long all servers must count again before the end is logged: a flapping server would fill the log.
 	recoveryTime = 5 * time.Second
-	// decisionsTime is how often the policies' decisions are read while all servers count: decisions on checks that were
-	// only late, or too many, belong to no outage.
+	// baselineInterval is how often the policies' decisions are read while all servers count. Policies also decide checks
+	// that are late or too many; these decisions do not belong to the next outage.
 	baselineInterval = time.Second
 )
 
-// Log logs the begin of each outage, with the policies that decide, and its end, with their decisions.
+// Log logs the beginning of each outage, with the policies that decide, and its end, with the number of their decisions.
 type Log struct {
 	Servers backend.Health
 	Kind    string // Redis or memcached
@@ -70,7 +70,8 @@ func (l *Log) failing() (names []string) {
 	return names
 }
 
-// update updates the outage, given the failing servers. It returns after what time to look again without a change; 0: never.
+// update updates the outage, given the failing servers. If no server changes, it must be called again after wait; never
+// if wait is 0.
 func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 	if len(failing) == 0 {
 		return l.updateAllUp(now)
@@ -86,7 +87,7 @@ func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 	return 0
 }
 
-// updateAllUp is update while all servers count.
+// updateAllUp is update for when all servers count.
 func (l *Log) updateAllUp(now time.Time) (wait time.Duration) {
 	l.recoveredAt = cmp.Or(l.recoveredAt, now)
 	if wait = l.recoveredAt.Add(confirmTime).Sub(now); wait > 0 && !l.failedAt.IsZero() {
@@ -104,7 +105,7 @@ func (l *Log) updateAllUp(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// end ends the outage, and logs that if its begin was logged.
+// end ends the outage, and logs its end if its beginning was logged.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
 	if !l.beganAt.IsZero() {
@@ -117,7 +118,7 @@ func (l *Log) end(message string) {
 	l.beganAt, l.endedAt, l.baseline = time.Time{}, time.Time{}, decided
 }
 
-// logBegin logs the begin, with the number of rules by policy.
+// logBegin logs the beginning, with the number of rules by policy.
 func (l *Log) logBegin(servers []string) {
 	attrs := []any{"servers", descriptors.Abbreviate(servers...)}
 	var rules [descriptors.Policies]int

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// budget is what a rule allows under one key, with the buckets that share it. Service.mu guards it.
+// budget is the hits that a rule allows under one key, and the buckets that share them. Service.mu guards it.
 type budget struct {
 	quota        limit.Quota
 	buckets      []*bucket // of connected Envoys
@@ -30,14 +30,14 @@ func (b *budget) remove(one *bucket) {
 	b.buckets, one.budget = b.buckets[:n], nil
 }
 
-// message is what a replica tells others about a budget.
+// message is a replica's message to the others about a budget.
 type message struct {
 	Reserved uint64 // hits for Envoys that do not report
 	Demands  []Demand
 }
 
-// message returns the message to other replicas, and the buckets whose demands it has: those of connected Envoys that
-// reported within silentTime.
+// message returns the message to other replicas, and the buckets whose demands are in it, in that order: those of
+// connected Envoys that reported within silentTime.
 func (b *budget) message(now time.Time) (m message, reporting []*bucket) {
 	for _, one := range slices.Concat(b.buckets, b.disconnected) {
 		if !one.detached && now.Sub(one.reportedAt) <= silentTime {
@@ -49,8 +49,9 @@ func (b *budget) message(now time.Time) (m message, reporting []*bucket) {
 	return m, reporting
 }
 
-// assign assigns each bucket its share of what remains, or of one of parts equal parts of it. Replicas sort by name,
-// so that all compute the same shares.
+// assign divides the remaining hits among the buckets, here and at the other replicas. If the others' demands are
+// unknown, this replica takes one of parts equal parts. Replicas sort demands by replica name, so that all compute the
+// same shares.
 func (b *budget) assign(remaining *limit.Remaining, parts uint64, replica string, others map[string]message, ttl time.Duration, now time.Time) {
 	unreported := uint64(0)
 	for _, one := range slices.Concat(b.buckets, b.disconnected) {
@@ -81,7 +82,7 @@ func (b *budget) assign(remaining *limit.Remaining, parts uint64, replica string
 	}
 }
 
-// kindOf returns the kind of assignment: shares, or what the failure policy says.
+// assignmentKind returns the kind of assignment: a share, or the decision of the failure policy.
 func assignmentKind(d *backend.Decision) string {
 	switch {
 	case d.Err != nil:
@@ -97,7 +98,7 @@ func assignmentKind(d *backend.Decision) string {
 // bucket is a bucket of one Envoy. Service.mu guards it.
 type bucket struct {
 	name               string          // key in stream.buckets
-	id                 *quota.BucketId // the same, in Envoy's form
+	id                 *quota.BucketId // Envoy's id; name is derived from it
 	stream             *stream
 	detached           bool // its stream has ended, or the stream has dropped it
 	quota              limit.Quota
@@ -113,7 +114,7 @@ type bucket struct {
 	assignedAt, validUntil time.Time
 }
 
-// Kinds of assignments. With none, Envoy follows its own configuration.
+// Kinds of assignments. With kindNone, Envoy follows its own configuration.
 const kindNone, kindAllowAll, kindDenyAll, kindShare, kindAbandoned = "", "allow_all", "deny_all", "share", "abandoned"
 
 // assign sends Envoy an assignment unless it has the same: a share that differs by less than a tenth is the same.

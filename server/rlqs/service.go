@@ -27,16 +27,16 @@ import (
 type Options struct {
 	TTL                                      time.Duration // of an assignment, in whole seconds: at least two report intervals
 	MaxStreams, MaxBuckets, MaxStreamBuckets int           // MaxBuckets of all streams, MaxStreamBuckets of one
-	Replicas                                 func() int    // how many share the counters, at least 1
-	Exchange                                 Exchange      // nil: all replicas get equal parts of what remains
+	Replicas                                 func() int    // number of replicas that share the counters, at least 1
+	Exchange                                 Exchange      // nil: each replica gets an equal part of the remaining hits
 	Log                                      *slog.Logger
 }
 
 // Exchange exchanges demands between replicas of weir.
 type Exchange interface {
-	// Exchange stores what this replica says about a key, or removes it if says is "", and returns what other replicas
-	// said recently, by their names.
-	Exchange(ctx context.Context, key, name, says string) (others map[string]string, err error)
+	// Exchange stores the message of the replica name about a key, or removes it if message is "". It returns the recent
+	// messages of the other replicas by name.
+	Exchange(ctx context.Context, key, name, message string) (others map[string]string, err error)
 }
 
 // Service serves quotas. Its methods may be called by any number of goroutines.
@@ -50,7 +50,7 @@ type Service struct {
 	mu      sync.Mutex // guards the fields below, and all streams, buckets and budgets
 	streams map[*stream]struct{}
 	budgets map[string]*budget // by the key of their counters
-	dirty   map[*budget]bool   // to be balanced; true: at once
+	dirty   map[*budget]bool   // budgets to be balanced; true: at once, not at the next tick
 	totals  Totals
 	logged  map[string]time.Time // when a refusal was last logged, by bound
 }
@@ -70,10 +70,10 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 const (
 	// balancePause is how often budgets with new reports are balanced.
 	balancePause = time.Second
-	// idleTime is how long a bucket may have no request before Envoy is told to drop it, as it does not by itself;
-	// crowdedIdleTime is the same for a stream with more than half of the buckets that it may have.
+	// idleTime is how long a bucket may have no request before weir tells Envoy to drop it, because Envoy does not do so
+	// by itself; crowdedIdleTime is the same for a stream with more than half of the buckets that it may have.
 	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
-	// crowd is how many buckets may share a budget for a new one to be assigned at once.
+	// maxUrgentBuckets is the most buckets in a budget that is balanced at once for a new bucket.
 	maxUrgentBuckets = 1000
 	// silentTime is how long an Envoy may not report a bucket before it gets no new assignment for it.
 	silentTime = 3 * reportInterval
@@ -115,8 +115,8 @@ func (s *Service) sweep(now time.Time) {
 	}
 }
 
-// refresh finds the bucket's rule anew after a change of the configuration, and lets a bucket without limits pass. A
-// domain with broken files gets no assignment, as in RLS.
+// refresh looks up the bucket's rule again after a change of the configuration, and assigns ALLOW_ALL to a bucket
+// without limits. A bucket of a domain with broken files gets no assignment, as such a request gets no verdict in RLS.
 func (s *Service) refresh(b *bucket, now time.Time) {
 	if !s.limiter.Current(&b.quota) {
 		s.leave(b)
@@ -129,7 +129,7 @@ func (s *Service) refresh(b *bucket, now time.Time) {
 	}
 }
 
-// join adds a bucket to the budget of its rule. It takes over a reservation of its host.
+// join adds a bucket to the budget of its rule. The bucket takes over the share of a disconnected one of the same host.
 func (s *Service) join(b *bucket) {
 	bg := s.budgets[b.quota.Key]
 	if bg == nil {
@@ -212,8 +212,8 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	}
 }
 
-// exchange sends this replica's demands to the others, and returns their messages by name; nil if they are unknown. It
-// skips messages that it cannot decode.
+// exchange sends this replica's demands to the others, and returns their messages by name, or nil if they are unknown.
+// It skips messages that it cannot decode.
 func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas int) map[string]message {
 	others := make(map[string]message)
 	if replicas == 1 {
@@ -223,7 +223,7 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 	}
 	s.mu.Lock()
 	own, _ := b.message(time.Now())
-	encoded, _ := json.Marshal(own) // of numbers
+	encoded, _ := json.Marshal(own) // numbers always encode
 	if len(b.buckets)+len(b.disconnected) == 0 {
 		encoded = nil
 	}

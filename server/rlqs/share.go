@@ -32,9 +32,10 @@ type Demand struct {
 	Weight uint64 // 1 to maxWeight
 }
 
-// Shares divides a capacity, in hits, by weighted max-min fairness: each gets its demand or, if that is not met, as
-// much per weight as all others whose demand is not met. Each demand is at least its part of a tenth, for those that
-// have just begun. What nobody demands is divided by weight. The shares add up to the capacity, if there is a demand.
+// Shares divides a capacity, in hits, by weighted max-min fairness: each Envoy gets its demand or, if that cannot be
+// met, as many hits per weight as all others whose demands cannot be met. Each demand counts as at least the Envoy's
+// part of a tenth of the capacity, for Envoys that have just begun. Capacity that nobody demands is divided by weight.
+// The shares add up to the capacity, if there is a demand.
 func Shares(capacity uint64, demands []Demand) []uint64 {
 	rest, weights := min(capacity, maxHits), uint64(0)
 	for _, d := range demands {
@@ -59,8 +60,8 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	return shares
 }
 
-// assignable returns the limits whose remaining hits can be assigned for a horizon. Hits leave the windows of the others
-// before the next report, so these are enforced by rate alone. If there are only such limits, it returns all.
+// assignable returns the limits whose remaining hits can be assigned for a horizon. The others are rateOnly. If there are
+// only rateOnly limits, it returns all.
 func assignable(limits []descriptors.Limit) []descriptors.Limit {
 	some := slices.DeleteFunc(slices.Clone(limits), rateOnly)
 	if len(some) == 0 {
@@ -69,12 +70,14 @@ func assignable(limits []descriptors.Limit) []descriptors.Limit {
 	return some
 }
 
+// rateOnly reports whether a limit is enforced by its rate alone, because hits leave its window before the next report.
 func rateOnly(l descriptors.Limit) bool {
 	return l.Algorithm != descriptors.TokenBucket && l.Window <= reportInterval
 }
 
-// Capacity returns how many hits all Envoys together may admit in a horizon, by the strictest of some limits, given
-// what remains of those that are not rateOnly, and what Envoys have admitted since their last reports.
+// Capacity returns how many hits all Envoys together may admit in a horizon, by the strictest of the limits. remaining
+// is the least remaining hits of the limits that are not rateOnly; unreported is what Envoys have admitted since their
+// last reports.
 func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	capacity := uint64(maxHits)
 	remaining -= min(remaining, unreported)
@@ -115,9 +118,9 @@ func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketA
 	return a
 }
 
-// strategy returns the strategy for all, nothing, or a share in hits per horizon: a token bucket that holds a
-// second's. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, and divides by whole seconds.
-// Small shares are filled once per horizon, so that any two differ and none is rounded.
+// strategy returns Envoy's strategy for a kind of assignment. A share, in hits per horizon, becomes a token bucket that
+// holds the hits of a second. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, and divides
+// by whole seconds. A small share fills the bucket once per horizon, so that no share is rounded, and any two differ.
 func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	switch kind {
 	case kindAllowAll:

@@ -43,7 +43,7 @@ type reports struct {
 	bytes int
 }
 
-// Fits reports whether the server's codec is to decode a message of this size, which it records.
+// Fits records the size of a message, and reports whether the server's codec should decode it.
 func (r *reports) Fits(bytes int) bool {
 	r.bytes = bytes
 	return bytes <= MaxMessage
@@ -59,7 +59,7 @@ type stream struct {
 	wake       chan struct{}
 }
 
-// schedule schedules sending a bucket's assignment, in place of an earlier one.
+// schedule schedules a bucket's assignment to be sent, in place of an earlier one.
 func (st *stream) schedule(b *bucket) {
 	st.unsent[b.name] = b
 	wake(st.wake)
@@ -84,7 +84,7 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	defer s.close(st)
 	received, ended := make(chan *reports), make(chan struct{})
 	defer close(ended)
-	var recvErr error // why received is closed
+	var recvErr error // set when received is closed
 	go func() {
 		defer close(received)
 		for {
@@ -226,7 +226,7 @@ func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
 	return nil
 }
 
-// readID returns a bucket's entries sorted by key, nil if they are empty, invalid or too large.
+// readID returns a bucket's entries sorted by key, or nil if they are empty, invalid or too large.
 func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 	size := 0
 	for key, value := range id.GetBucket() {
@@ -239,8 +239,8 @@ func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 	return set
 }
 
-// bucket returns a bucket of a stream, and makes it if needed. Beyond the bounds its hits are charged, and it gets no
-// assignment.
+// bucket returns a bucket of a stream, and makes it if needed. A bucket beyond the bounds gets no assignment; its hits
+// are charged.
 func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descriptor, now time.Time) *bucket {
 	name := fmt.Sprintf("%q", set)
 	if b := st.buckets[name]; b != nil {
@@ -263,13 +263,14 @@ func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descrip
 	return b
 }
 
-// record records a report. It measures the time since the last one itself, because Envoy's has whole seconds, and is 0 at first.
+// record records a report. It measures the time since the last one itself, because Envoy reports it in whole seconds,
+// and as 0 at first.
 func (s *Service) record(b *bucket, u *limit.Usage) {
 	now, sum := u.At, u.Allowed+u.Denied
 	elapsed := max(now.Sub(b.reportedAt), time.Second)
 	demand := mulDiv(sum+sum/5, uint64(horizon), uint64(elapsed))
 	if b.reports == 0 {
-		demand = max(demand, b.demand) // of the previous stream
+		demand = max(demand, b.demand) // at least the share that join took over
 	} else if (b.kind == kindShare || b.kind == kindDenyAll) && b.assignedAt.Before(b.reportedAt) {
 		s.totals.Over += u.Allowed - min(u.Allowed, 1+mulDiv(b.share, uint64(elapsed+time.Second), uint64(horizon)))
 	}
