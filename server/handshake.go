@@ -11,8 +11,8 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// loggedHandshake logs failed TLS handshakes: clients learn little from TLS, and an operator must see which lack a
-// certificate.
+// handshakeLogger logs failed TLS handshakes: a client learns little from TLS, so the operator must see which clients
+// lack a certificate.
 type handshakeLogger struct {
 	credentials.TransportCredentials
 	log     *slog.Logger

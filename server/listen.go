@@ -15,7 +15,7 @@ import (
 // socketMode lets all users connect, as with a TCP port: Envoy usually runs as another user.
 const socketMode = 0o666
 
-// listen opens host:port, also for other processes if shared, or unix:/path, a socket that Close removes.
+// listen opens host:port, which other processes may open too if shared, or unix:/path, a socket that Close removes.
 func listen(address string, shared bool) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// httpConnections are the connections that each HTTP port may have: for probes, scrapers, people and clients of /json.
+// httpConnections limits the connections of each HTTP port: of probes, scrapers, browsers and clients of /json.
 var httpConnections = connlimit.Limits{Total: 512, PerClient: 128}
 
 // Port is an HTTP port: one of a [Server], or a port of its own, as of weir history serve.
@@ -28,7 +28,7 @@ func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, er
 	return newPort(connlimit.New(listener, name, httpConnections, log), log, h), nil
 }
 
-// errOpening returns the error of a port that cannot be opened, which names the variables that say where it is.
+// openingError returns the error of a port that cannot be opened. It names the environment variables of the address.
 func openingError(name string, err error) error {
 	variables := map[string]string{"gRPC": "GRPC_HOST and GRPC_PORT, or GRPC_UDS,", "HTTP": "HOST and PORT", "admin": "DEBUG_HOST and DEBUG_PORT"}[name]
 	if variables == "" {

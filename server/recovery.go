@@ -60,8 +60,8 @@ func boundHeaders(trace Tracer) tap.ServerInHandle {
 	}
 }
 
-// maxReflections is how many reflection streams may begin in a second: an answer holds 100 KB until it is read, and
-// nothing tells when.
+// maxReflections is how many reflection streams may begin in a second: an answer holds 100 KB until the client has read
+// it, and weir does not learn when.
 const maxReflections = 16
 
 // boundReflection refuses reflection streams beyond maxReflections.
@@ -81,7 +81,8 @@ func boundReflection() grpc.StreamServerInterceptor {
 	}
 }
 
-// endStreamsWith ends all streams, health watches too, when ctx ends, so that a graceful stop does not wait for clients.
+// endStreamsWith returns an interceptor that ends all streams, including health watches, when ctx ends, so that a
+// graceful stop does not wait for clients.
 func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(s.Context())
@@ -91,7 +92,7 @@ func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	}
 }
 
-// boundStream is a stream with a context of its own.
+// boundStream is a stream with another context.
 type boundStream struct {
 	grpc.ServerStream
 	ctx context.Context

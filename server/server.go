@@ -33,10 +33,10 @@ const streamWorkers = 64
 // takes milliseconds; a client that stalls holds a socket and the buffers of a connection.
 const handshakeTimeout = 5 * time.Second
 
-// Bounds of a connection to the gRPC port: calls in flight, and for each bytes of headers (as HTTP/2 counts them) and
-// of its message before weir reads it. cmd/weir/faults has the attacks that they withstand; an Envoy with more calls
-// in flight opens another connection. Envoy's tracers and initial_metadata pass on the caller's headers, up to 60 KiB,
-// but few of them. A window that grew with the load could be 16 MB.
+// Limits of a connection to the gRPC port: calls in flight and, for each call, bytes of headers (as HTTP/2 counts them),
+// bytes of its message before weir reads it, and the number of headers. cmd/weir/faults has the attacks that they
+// withstand. An Envoy with more calls in flight opens another connection. Envoy's tracers and initial_metadata pass on
+// few headers of the caller, but up to 60 KiB. The windows are static, because grpc-go's dynamic ones may grow to 16 MB.
 const (
 	maxStreams    = 24
 	maxHeaderList = 96 << 10
@@ -44,14 +44,14 @@ const (
 	connWindow    = 1 << 20
 	maxHeaders    = 128
 
-	// readSize is how many bytes are read from a connection before other connections get their turn.
+	// readSize is the size of a connection's read buffer: weir reads no more before it serves other connections.
 	readSize = 16 << 10
 )
 
 // keepalivePause is how long a client may be idle before it is pinged.
 const keepalivePause = 2 * time.Minute
 
-// Config says where to listen and how to end.
+// Config has the addresses, limits and timeouts of a server.
 type Config struct {
 	GRPCAddress, HTTPAddress, AdminAddress string // host:port, or unix:/path of a socket
 
@@ -71,7 +71,7 @@ type Config struct {
 	Profiles           bool // serve /debug/pprof/ on the admin port
 	AdminLikeRatelimit bool // see admin.Parts.LikeRatelimit
 
-	NoJSON      string // a sentence that says why /json is not served; "" serves it
+	NoJSON      string // the error message that /json answers because it is off; "" serves /json
 	AnyJSONType bool   // accept any Content-Type on /json
 
 	StartLevel slog.Level // of the log line "listening"

@@ -25,11 +25,11 @@ const (
 	valueStruct  protowire.Number = 5
 )
 
-// unknownDomain is the entry of the Struct for an unknown domain. It does not repeat the client's name.
+// unknownDomainEntry is the entry of the Struct for an unknown domain. It does not repeat the name that the client sent.
 var unknownDomainEntry, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 	"unknown_domain": structpb.NewBoolValue(true)}})
 
-// deniedSize is the room for an entry with names and paths of usual length; longer ones make the answer grow.
+// deniedSize is how many bytes are allocated for an entry, enough for names and paths of usual length.
 const deniedSize = 176
 
 // appendDenied writes entries of the Struct dynamic_metadata: unknown_domain, or denied and shadow_denied, each a
@@ -54,8 +54,8 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 // shadowOver reports whether only shadow mode keeps a descriptor from refusing its request.
 func shadowOver(s limit.Status) bool { return s.Outcome == limit.ShadowOver }
 
-// denying returns the status that refuses the request, or would without Options.Shadow; nil for none. It is the one
-// with the longest wait or, if only quotas are over, with the shortest.
+// denyingStatus returns the status that refuses the request, or would without limit.Options.Shadow; nil for none. It is
+// the one with the longest wait or, if only quotas are over, with the shortest.
 func denyingStatus(v *limit.Verdict) *limit.Status {
 	if v.Result == limit.OK {
 		return nil
@@ -75,7 +75,7 @@ func denyingStatus(v *limit.Verdict) *limit.Status {
 	return cmp.Or(longest, quota)
 }
 
-// appendDenial writes one entry: the rule, its limit, and the whole seconds to wait, left out for backend.Never.
+// appendDenial writes one entry: the rule, its limit and, unless wait is backend.Never, the whole seconds to wait.
 func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait time.Duration) []byte {
 	dst, entry, value := openField(dst, name)
 	dst, denial := openMessage(dst, valueStruct)

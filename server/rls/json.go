@@ -15,14 +15,14 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// MaxRequest is the largest request, in bytes, that its rules decide; up to MaxMessage it is answered as too large,
-// because an error would let it pass where Envoy's failure_mode_deny is off. From 60 KiB of headers, its default,
-// Envoy makes larger ones only if one header yields 280 entries. Parsing JSON takes some sixty times the request's
-// size, so its size is bounded by maxJSON, and its concurrency by readers.
+// MaxRequest is the largest request, in bytes, that rules decide. A larger one, up to MaxMessage, is answered as too
+// large: an error would let it pass where Envoy's failure_mode_deny is off. Envoy's default limit of 60 KiB of headers
+// makes larger requests only if one header yields 280 entries. Parsing JSON takes memory of some sixty times the
+// request's size, so maxJSON limits the size, and maxJSONReaders the concurrency.
 const (
 	MaxRequest     = 1 << 20
 	MaxMessage     = 16 << 20
-	cutBytes       = 4 << 10 // bytes read of a longer message: the domain comes first
+	cutBytes       = 4 << 10 // how much of a request above MaxRequest is read: it begins with the domain
 	maxJSON        = 64 << 10
 	maxJSONReaders = 4
 )
@@ -57,7 +57,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out.encoded)
 }
 
-// read parses a request in JSON, once a reader is free and unless its client leaves before.
+// parseJSON parses a request in JSON. It first waits until fewer than maxJSONReaders do so, or until ctx ends.
 func (s *Service) parseJSON(ctx context.Context, body []byte, in *inboundCall) error {
 	select {
 	case s.jsonReaders <- struct{}{}:

@@ -32,7 +32,7 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	return closeMessage(dst, begin)
 }
 
-// metadata builds a new map for each answer: a rule's own is shared by all requests.
+// metadataFields builds a new map for each answer, because all requests share the metadata of a rule.
 func metadataFields(c *limit.Call, o *Options) map[string]any {
 	fields := make(map[string]any)
 	if c.Degraded {
@@ -44,7 +44,7 @@ func metadataFields(c *limit.Call, o *Options) map[string]any {
 	return fields
 }
 
-// degraded lists the descriptors that a failure policy decided, with the policy and the reason.
+// degradedDescriptors lists the descriptors that a failure policy decided, with the policy and the reason.
 func degradedDescriptors(statuses []limit.Status) []any {
 	all := []any{}
 	for i := range statuses {
@@ -75,12 +75,12 @@ func describeRequest(fields map[string]any, c *limit.Call) {
 	}
 }
 
-// merge adds missing entries of from, deeply: maps that both have are merged in turn; other entries of into stay.
+// merge adds the entries of src that dst lacks. It merges maps that both have; dst keeps its other entries.
 func merge(dst, src map[string]any) {
 	for name, v := range src {
 		inner, isMap := v.(map[string]any)
 		if _, taken := dst[name]; !taken && isMap {
-			dst[name] = make(map[string]any, len(inner)) // a copy to merge into, because v is its rule's
+			dst[name] = make(map[string]any, len(inner)) // a copy to merge into, because v belongs to its rule
 		} else if !taken {
 			dst[name] = v
 		}

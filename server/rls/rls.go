@@ -35,11 +35,11 @@ type Service struct {
 	observe     func(AnsweredRequest)
 	info        *grpc.UnaryServerInfo // of the method
 	handler     grpc.UnaryHandler     // calls answer
-	calls       sync.Pool             // of *inbound
+	calls       sync.Pool             // of *inboundCall
 	jsonReaders chan struct{}         // semaphore of the JSON readers
 }
 
-// inbound is a received request: its message, and the decoded call.
+// inboundCall is a received request: its message, and the decoded call.
 type inboundCall struct {
 	message string
 	json    bool
@@ -54,7 +54,7 @@ type Options struct {
 	Log             *slog.Logger // gets a debug line for each request, with its descriptors; may be nil
 }
 
-// Answered describes an answered request.
+// AnsweredRequest describes an answered request.
 type AnsweredRequest struct {
 	Result  limit.Result
 	Took    time.Duration
@@ -102,7 +102,7 @@ func (s *Service) release(in *inboundCall) {
 	s.calls.Put(in)
 }
 
-// answer decodes and answers a request. It decodes here, so that interceptors recover from a panic of decode.
+// answer decodes and answers a request. Interceptors recover from a panic of decode here, not from one in the codec.
 func (s *Service) answer(ctx context.Context, in *inboundCall) (*reply, error) {
 	begin := time.Now()
 	err := decode(in.message, &in.Call)
@@ -151,7 +151,7 @@ type reply struct {
 }
 
 // Codec is the codec of a gRPC server that has the rate-limit service. It encodes that service's messages without
-// reflection, which saves a tenth of a request's cost, and all others as protobuf's codec does. It has the same name,
+// reflection, which saves a tenth of a request's cost, and all others as protobuf's codec does. Its name is "proto" too,
 // because the bytes are the same.
 type Codec struct{ encoding.CodecV2 }
 
@@ -167,8 +167,8 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes a message into v. Of a RateLimitRequest it copies the bytes, for the handler to decode; of one
-// longer than MaxRequest it copies only the beginning, which has the domain.
+// Unmarshal decodes a message into v. If that is a RateLimitRequest, it only copies the bytes, for the handler to decode;
+// if they are more than MaxRequest, it copies only the beginning, which has the domain.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*inboundCall)
 	if !ok {
