@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// longestDenial is how long a denial is cached at most, and so how long a reset or refund by another replica may go
-	// unnoticed here.
+	// maxDenialTime is how long a denial is cached at most, and thus how long this replica may not notice a reset or
+	// refund by another one.
 	maxDenialTime = time.Second
 	// denialShards is the number of shards, each with its own lock; a power of two.
 	denialShards = 64
 	// minDenials is the least capacity of a shard, in keys.
 	minDenials = 1024
-	// bytesPerDenial is about the memory of a key: 60 bytes of text, its limit, and its entry in a map.
+	// bytesPerDenial is the approximate memory of a key: 60 bytes of text, its limit, and its entry in a map.
 	bytesPerDenial = 320
 )
 
-// denyCache holds recent denials of the store. A denial of h hits holds for counts of at least h hits of the same key
+// denyCache holds recent denials of the store. A denial of h hits is valid for counts of at least h hits of the same key
 // under the same limits: fewer hits may fit.
 type denyCache struct {
 	seed       maphash.Seed
@@ -52,7 +52,7 @@ type denial struct {
 // denialSlot says in which shard a check's denial may be cached; the zero value means in none.
 type denialSlot struct {
 	shard     *denialShard
-	evictions uint64 // value of shard.evictions before the store was asked
+	evictions uint64 // shard.evictions before the check was sent to the store
 }
 
 // init allocates the cache. bytes is [Config.FixedWindowBytes].
@@ -68,8 +68,8 @@ func (d *denyCache) shard(key []byte) *denialShard {
 	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
 }
 
-// lookUp denies a check whose denial is cached, and returns the slot of its denial. Looks, refunds, and checks that
-// charge denied hits must ask the store; the last may be cached if they have one fixed window and keepFixed is set.
+// lookUp denies a check whose denial is cached, and returns the slot of its denial. Denials of looks, of refunds and of
+// checks that charge denied hits are not cached, except the last with one fixed window if cacheFixed is set.
 func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (slot denialSlot, denied bool) {
 	cacheable := d.cacheFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
 	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !cacheable {
@@ -89,7 +89,7 @@ func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decisio
 	return slot, denied
 }
 
-// covers reports whether the denial holds for this check.
+// covers reports whether the denial is valid for this check.
 func (d *denial) covers(c *backend.Check, now time.Time) bool {
 	return now.Before(d.until) && d.hits <= c.Hits && slices.Equal(d.limits, c.Limits)
 }
@@ -104,9 +104,9 @@ func (d *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 	return backend.Decision{Source: backend.FromDenyCache, Strictest: d.strictest, Before: d.before, ResetIn: wait, RetryIn: retry}
 }
 
-// add caches a denial until a check of its size may fit, at most for a second and for one precision of a sliding window,
-// counted from when the store was asked. A fixed window that charges denied hits is full until it ends, for any number
-// of hits. add does nothing if the key was evicted after the store was asked.
+// add caches a denial until a check of its size may fit, but at most for maxDenialTime and for the Precision of a limit,
+// from when the check was sent. A fixed window that charges denied hits is full until it ends, for any number of hits.
+// add does nothing if the key was evicted after the check was sent.
 func (d *denyCache) add(c *backend.Check, decision *backend.Decision, slot denialSlot, sentAt, now time.Time) {
 	sh := slot.shard
 	if sh == nil {
@@ -141,7 +141,7 @@ func (d *denyCache) add(c *backend.Check, decision *backend.Decision, slot denia
 	sh.size.Store(int32(len(sh.denials)))
 }
 
-// makeRoom removes expired denials from a full shard, or any one if it finds none. The caller holds mu.
+// makeRoom removes expired denials from a full shard or, if it finds none, any denial. The caller holds mu.
 func (sh *denialShard) makeRoom(now time.Time, capacity int) {
 	last := ""
 	whileFull(sh.denials, capacity, func(key string, d denial) {
@@ -154,7 +154,7 @@ func (sh *denialShard) makeRoom(now time.Time, capacity int) {
 	}
 }
 
-// whileFull calls do for entries of a map while the map is full, at most 16. do may delete the entry.
+// whileFull calls do for at most 16 entries of a map, while the map is full. do may delete the entry.
 func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	seen := 0
 	for key, v := range m {
@@ -166,7 +166,7 @@ func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	}
 }
 
-// evict removes the denial of a key, and keeps add from caching one that the store is still deciding.
+// evict removes the denial of a key, and prevents add from caching one of a check that the store is still deciding.
 func (d *denyCache) evict(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()

@@ -1,6 +1,6 @@
 // Package guard wraps a store that may be away, and answers without it where it can: from cached denials, from hits that
 // the store has leased to this process, and, while the store gives no answer, by the failure policy of the check.
-// FAILURE.md says what that means for operators, fault by fault.
+// FAILURE.md has the consequences for operators, fault by fault.
 package guard
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Guard is a backend.Store that asks the wrapped store only if it has to. Make one with New.
+// Guard is a backend.Store that asks the wrapped store only if it must. Make one with New.
 type Guard struct {
 	store     backend.Store
 	policy    descriptors.Policy
@@ -35,22 +35,22 @@ type Guard struct {
 
 var _ backend.Store = (*Guard)(nil)
 
-// Config says how checks are decided while the store is away, and what is cached.
+// Config has the failure policy and the settings of the caches.
 type Config struct {
 	// Policy is for checks that have none of their own; the zero value is descriptors.PolicyError.
 	Policy descriptors.Policy
 	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means 1. It is
 	// called for each call that is decided locally, and must not block.
 	Replicas func() int
-	// FixedWindowBytes, if above 0, caches denials of rules with one fixed window until that ends, as
+	// FixedWindowBytes, if above 0, caches denials of rules with one fixed window until the window ends, as
 	// envoyproxy/ratelimit's local cache does: denials from the cache are not counted. The cache has room for at least
-	// 65,536 keys, and for one more for each 320 bytes above 20 MiB. A reset or refund by another replica goes unnoticed
-	// until the window ends.
+	// 65,536 keys, and for one more for each 320 bytes above 20 MiB. This replica does not notice a reset or refund by
+	// another one until the window ends.
 	FixedWindowBytes int64
 	// Local is the store that counts in this process by descriptors.PolicyLocal; Close closes it. It may be nil if no
 	// check has that policy.
 	Local backend.Counter
-	// Leases makes the guard lease hits of busy keys from the store, and admit them itself.
+	// Leases makes the guard lease hits for busy keys from the store, and admit checks from them.
 	Leases bool
 	// Now, if not nil, replaces the monotonic clock in tests, which then call Settle themselves.
 	Now func() time.Time
@@ -110,7 +110,7 @@ type call struct {
 	decided    int            // number of checks decided without the store
 	refused    bool           // a cached denial refuses the whole request
 	asksLeases bool           // a check asks for a lease, or settles one
-	part       backend.Subset // the checks that the store gets, unless it gets the caller's unchanged
+	part       backend.Subset // the checks for the store, unless it gets the caller's checks unchanged
 
 	settlements []settlement
 }
@@ -132,8 +132,8 @@ type plan struct {
 // to checks without an answer. After that only checks with the policy error have an Err.
 //
 // A count that a cached denial covers is denied without the store. If such a denial refuses the whole request, the
-// call's other counts become looks, except those that charge whatever the verdict. Else they are admitted from leases
-// while these have hits.
+// call's other counts become looks, except those that charge whatever the verdict. Otherwise counts are admitted from
+// leases while these have hits.
 func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if len(out) < len(checks) {
 		return backend.Validate(checks, out)
@@ -161,10 +161,10 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return err
 }
 
-// denyKnown denies the checks of a call whose denials are cached.
+// denyCached denies the checks of a call whose denials are cached.
 func (g *Guard) denyCached(c *call) {
 	cacheable := 0
-	refunds := false // a count of the same call may need the returned hits
+	refunds := false // then nothing is denied: a count of the same call may need the returned hits
 	for i := range c.checks {
 		refunds = refunds || c.checks[i].Op == backend.Refund
 	}
@@ -190,8 +190,8 @@ func (c *call) uncharged(i int) bool {
 	return c.refused && !c.plans[i].decided && check.Op == backend.Count && !check.ChargesAlways()
 }
 
-// lease decides checks that are not denied yet from leases, as far as it can. A request that is refused anyway uses no
-// leased hits.
+// decideFromLeases decides checks that are not denied yet from leases, as far as possible. A request that is refused
+// anyway uses no leased hits.
 func (g *Guard) decideFromLeases(c *call) {
 	for i := range c.checks {
 		p := &c.plans[i]
@@ -205,7 +205,7 @@ func (g *Guard) decideFromLeases(c *call) {
 	}
 }
 
-// settle adds a settlement before check i, and reports whether the call has room for it.
+// addSettlement adds a settlement before check i. It returns false if the call has no room for it.
 func (c *call) addSettlement(i int, check backend.Check) bool {
 	if len(c.checks)+len(c.settlements) >= backend.MaxChecks {
 		return false
@@ -255,7 +255,7 @@ func (c *call) addTo(part *backend.Subset, i int) *backend.Check {
 }
 
 // lookToCount turns the answer to a look into the answer to the count that it replaced. A look does not tell how long a
-// count of several hits must wait, so RetryIn is the least: until the first hit leaves.
+// count of several hits must wait, so RetryIn is the least possible wait: until the first hit leaves its window.
 func lookToCount(d *backend.Decision, check *backend.Check) {
 	if !d.Allowed || check.Hits <= d.Remaining {
 		return
@@ -312,7 +312,7 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 func (g *Guard) Close() error {
 	g.stop()
 	g.running.Wait()
-	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // hits that are not settled leave with their window
+	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // leased hits that cannot be settled count until their window ends
 	g.running.Wait()
 	err := g.store.Close()
 	if g.local != nil {
@@ -324,7 +324,7 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// Stats are totals since the start, except DenyCacheKeys, which is the present number.
+// Stats are totals since the start, except DenyCacheKeys, which is the current number.
 type Stats struct {
 	DenyCacheHits    uint64 // checks denied from the cache
 	DenyCacheLookups uint64 // checks that were looked up, including DenyCacheHits

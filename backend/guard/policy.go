@@ -11,12 +11,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// denyRetryIn is the RetryIn of a check that the policy deny refused: within a second a store that is back is noticed.
+// denyRetryIn is the RetryIn of a check that the policy deny refused: the guard notices a store's return within a second.
 const denyRetryIn = time.Second
 
 // degrade decides each check without an answer by its failure policy.
 func (g *Guard) degrade(ctx context.Context, c *call) {
-	var local *backend.Subset // checks that are counted in this process
+	var local *backend.Subset // the checks of PolicyLocal
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.out[i]
 		if d.Err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// settleInterval is how often ended leases are settled: each within backend.SettleTime.
+// settleInterval is how often ended leases are settled, so that each is settled within backend.SettleTime.
 const settleInterval = backend.SettleTime / 2
 
 // settlement returns the check that settles the lease of a key.
@@ -76,8 +76,8 @@ func (l *lease) idle(now time.Time) bool {
 		l.abandoned.sum(maxHitLife(l.limits), now) == 0
 }
 
-// settled handles the store's answer to a settlement. A settlement that was not sent will be sent again, unless the key
-// has leased since.
+// finishSettlement handles the store's answer to a settlement. A settlement that was not sent is sent again later,
+// unless the key has leased since.
 func (t *leaseTable) finishSettlement(c *backend.Check, err error, now time.Time) {
 	q, sh := c.Lease, t.shard(c.Key)
 	sh.mu.Lock()
@@ -103,7 +103,7 @@ type abandoned struct {
 	since         time.Time // on the monotonic clock
 }
 
-// sum returns the upper bound, if a hit counts for at most span.
+// sum returns the upper bound, if a hit counts for at most span. It drops spans that are over.
 func (a *abandoned) sum(span time.Duration, now time.Time) uint64 {
 	switch passed := now.Sub(a.since); {
 	case passed >= 2*span:
@@ -116,11 +116,11 @@ func (a *abandoned) sum(span time.Duration, now time.Time) uint64 {
 
 // add adds hits.
 func (a *abandoned) add(hits uint64, span time.Duration, now time.Time) {
-	a.sum(span, now) // starts a new span if the last one is over
+	a.sum(span, now) // drops spans that are over
 	a.recent += hits
 }
 
-// longest returns the longest time that a hit counts under these limits.
+// maxHitLife returns the longest time that a hit counts under these limits.
 func maxHitLife(limits []descriptors.Limit) (long time.Duration) {
 	for i := range limits {
 		long = max(long, limits[i].Window+limits[i].Precision)

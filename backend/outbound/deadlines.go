@@ -9,12 +9,12 @@ import (
 // more CPU for a check in a batch of 32. The zero value is ready.
 type deadlines struct {
 	mu      sync.Mutex
-	callers []*caller // that wait, each at its index
+	callers []*caller // the waiting callers, each at its index
 	timer   *time.Timer
 	next    time.Time // when it fires; zero for never
 }
 
-// add adds a caller that is about to wait. At its deadline, leave gets a token.
+// add adds a caller that is about to wait. At its deadline, its channel leave gets a token.
 func (d *deadlines) add(c *caller, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -25,7 +25,7 @@ func (d *deadlines) add(c *caller, now time.Time) {
 	}
 }
 
-// remove takes a caller out, and takes its token if its deadline has passed.
+// remove takes a caller out. If its deadline has passed, remove also takes the token out of leave.
 func (d *deadlines) remove(c *caller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,18 +18,18 @@ const (
 	maxYields = 4
 )
 
-// Batch is the requests that a worker has in flight. Workers reuse it.
+// Batch has the requests that a worker has in flight. Workers reuse it.
 type Batch[S any] struct {
 	Queue     *Queue[S]
 	Requests  []*Request[S]
 	Sent      time.Time
 	Deadline  time.Time       // when the last caller leaves
 	Joined    []time.Time     // when each call whose requests are new in this batch was enqueued
-	UntilAway context.Context // ends when the server is found to be away, as nobody waits for it then
-	PeerState any             // the peer's own, kept when the batch is reused
+	UntilAway context.Context // ends when the breaker opens, because no caller waits for the server then
+	PeerState any             // for the peer; it stays when the batch is reused
 }
 
-// Requeue puts a request that has not run at the head of the queue.
+// Requeue puts a request that the server has not executed at the head of the queue.
 func (b *Batch[S]) Requeue(r *Request[S]) {
 	q, s := b.Queue, b.Queue.Server
 	s.mu.Lock()
@@ -52,12 +52,12 @@ func (b *Batch[S]) Requeue(r *Request[S]) {
 // guards all fields.
 type Queue[S any] struct {
 	Server    *Server[S]
-	PeerState any // the peer's own
+	PeerState any // for the peer
 
 	maxInFlight int // most batches in flight
 	requeued    []*Request[S]
 	waiting     []*group[S]
-	checks      int           // number of checks in both
+	checks      int           // in requeued and waiting
 	inFlight    []*Batch[S]   // oldest first
 	lastSent    time.Time     // when the last batch was sent
 	roundTrip   time.Duration // of the last one that came back
@@ -75,8 +75,8 @@ func newQueue[S any](s *Server[S], maxInFlight int) *Queue[S] {
 	return q
 }
 
-// enqueue adds a group. It returns false if the server is closed. It refuses the group at once if the queue is full, if
-// it could not be sent before the caller's deadline, or while the server is away.
+// enqueue adds a group. It returns false if the server is closed. It refuses the group if the queue is full, if the
+// group could not be sent before the caller's deadline, or while the server is away.
 func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 	s := q.Server
 	deadline := g.caller.deadline
@@ -164,8 +164,8 @@ func (q *Queue[S]) work() {
 	e.batches.Put(b)
 }
 
-// yield lets other goroutines run, as long as the queue grows: more callers get into the next batch, and callers with
-// answers return them.
+// yield lets other goroutines run as long as the queue grows, so that more requests get into the next batch and callers
+// return their answers.
 func (q *Queue[S]) yield() {
 	before := -1
 	for range maxYields {
@@ -204,7 +204,7 @@ func (q *Queue[S]) wake() bool {
 	return woken
 }
 
-// next removes a batch from those in flight, and fills it again if one may be sent. It reports whether it did.
+// next removes b from the batches in flight. If another batch may be sent, it fills b again and returns true.
 func (q *Queue[S]) next(b *Batch[S]) bool {
 	now, s := time.Now(), q.Server
 	s.mu.Lock()
@@ -235,7 +235,8 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 	return sends
 }
 
-// fill moves the requeued requests and the first groups to the batch, in order, without those whose callers have left.
+// fill moves the requeued requests and the first groups to the batch, in order, except those whose callers have left. It
+// reports whether the batch has any.
 func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	b.Requests, b.Joined, b.Sent = b.Requests[:0], b.Joined[:0], now
 	b.Deadline = now.Add(q.Server.engine.config.MinExchange)
@@ -256,7 +257,7 @@ func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	return len(b.Requests) > 0
 }
 
-// take moves the requests to the batch whose callers still wait, and reports whether there were any.
+// appendUnexpired appends to the batch those requests whose callers still wait, and reports whether there were any.
 func (q *Queue[S]) appendUnexpired(b *Batch[S], requests []*Request[S], now time.Time) bool {
 	q.checks -= len(requests)
 	before := len(b.Requests)

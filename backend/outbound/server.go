@@ -14,7 +14,7 @@ import (
 const (
 	// PingPause is the shortest pause between PINGs; up to half of it is added at random, so that replicas spread theirs.
 	PingPause = 100 * time.Millisecond
-	// PingTimeout is the timeout of a PING. It is short, because no other PING is sent while one is lost.
+	// PingTimeout is the timeout of a PING. It is short, because no other PING is sent before a lost one times out.
 	PingTimeout = 250 * time.Millisecond
 	// DialTimeout is the timeout of connecting for a PING: TLS takes more round trips.
 	DialTimeout = 2 * PingTimeout
@@ -27,8 +27,8 @@ type Peer[S any] interface {
 	// Exchange sends the requests of a batch, and answers or requeues each. It calls Note with the outcome. It is called
 	// by as many goroutines as batches may be in flight.
 	Exchange(b *Batch[S])
-	// Pings starts a series of PINGs on a connection that end closes. ping finds out whether the server can count. One
-	// series at a time sends PINGs, but the end of the one before may still run.
+	// Pings opens a connection for a series of PINGs, which end closes. ping finds out whether the server can count. Only
+	// one series at a time sends PINGs, but end of the previous series may still run.
 	Pings() (ping func(context.Context) (Outcome, error), end func())
 	// Changed is called after each change of the state, or of the reason why the server is away, in order. It must not
 	// block.
@@ -42,17 +42,17 @@ type Server[S any] struct {
 
 	engine           *Engine[S]
 	peer             Peer[S]
-	healthy          atomic.Bool                              // breaker.healthy
+	healthy          atomic.Bool                              // breaker.healthy, and no PING is in flight
 	lastExchangeLost atomic.Bool                              // while the breaker is still closed
 	away             atomic.Pointer[backend.UnavailableError] // the answer to all callers while the breaker is open, else nil
 
 	mu            sync.Mutex
 	breaker       breaker
-	halfOpenBatch *Batch[S] // the one that is out while the breaker is half open
+	halfOpenBatch *Batch[S] // the batch in flight while the breaker is half open
 	closed        bool
-	lastUsed      time.Time   // by a call
-	pinging       bool        // a goroutine sends PING
-	lastPing      time.Time   // when the last one was sent
+	lastUsed      time.Time   // when a call last enqueued requests
+	pinging       bool        // a goroutine sends PINGs
+	lastPing      time.Time   // when the last PING was sent
 	pingTimer     *time.Timer // for the next PING of a healthy server
 	overdueTimer  *time.Timer // runs checkOverdue when callers leave without an answer
 	overdueAt     time.Time   // when it fires; zero for never
@@ -130,7 +130,7 @@ func (s *Server[S]) Trace(requests []*Request[S]) (end func(outcome string, err 
 
 func untraced(string, error) {}
 
-// Note reports the outcome of an exchange, and its error, to the breaker. It is cheap while the server is healthy.
+// Note tells the breaker the outcome of an exchange, and its error. It is cheap while the server is healthy.
 func (s *Server[S]) Note(o Outcome, sent time.Time, err error) {
 	if o == Answered && s.healthy.Load() {
 		return
@@ -152,9 +152,10 @@ func (s *Server[S]) scheduleOverdueCheck(deadline, now time.Time) {
 	}
 }
 
-// checkOverdue reports exchanges whose callers have all left as lost: one that waits for a connection to a frozen server
-// lasts as long as the store's timeout. A caller that leaves a queue without room also counts as a lost exchange. The
-// batch of a half-open breaker gets time for a connection first, as a PING does. A PING would block too, so none is sent.
+// checkOverdue tells the breaker that an exchange is lost once all its callers have left: the exchange itself ends later,
+// because waiting for a connection to a frozen server takes up to the store's timeout. A caller that leaves a queue from
+// which nothing can be sent counts as a lost exchange, too. The batch of a half-open breaker gets DialTimeout more, as a
+// PING does. checkOverdue sends no PING, which would block too.
 func (s *Server[S]) checkOverdue() {
 	now := time.Now()
 	s.update(now, Lost, ErrLate, func() {
@@ -167,7 +168,7 @@ func (s *Server[S]) checkOverdue() {
 			if lostAt.After(now) {
 				s.scheduleOverdueCheck(lostAt, now)
 			} else {
-				s.breaker.onExchange(Lost, since, lostAt) // the next one may have left since
+				s.breaker.onExchange(Lost, since, lostAt) // the next one may have been sent since
 			}
 		}
 		for _, q := range s.Queues {
@@ -181,7 +182,8 @@ func (s *Server[S]) checkOverdue() {
 	})
 }
 
-// update calls change, which changes the breaker, and handles the change of its state. o and err are why it may open.
+// update calls change, which may change the breaker's state, and acts on the new state. If the breaker opens, o and err
+// are the reason.
 func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	var waiting []*Request[S]
 	s.mu.Lock()
@@ -204,7 +206,7 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	answerAll(waiting, away)
 }
 
-// opened handles the opening of the breaker: it cancels batches in flight, starts PINGs, and returns the queued requests.
+// onOpen acts on the opening of the breaker: it cancels batches in flight, starts PINGs, and returns the queued requests.
 func (s *Server[S]) onOpen(before State, o Outcome, err error) []*Request[S] {
 	s.setAway(before, o, err)
 	s.halfOpenBatch = nil
@@ -250,7 +252,7 @@ func (s *Server[S]) takeWaiting() (waiting []*Request[S]) {
 	return waiting
 }
 
-// startPings starts to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
+// startPings starts to send PINGs, the first after a pause, until the server is healthy. The caller holds mu.
 func (s *Server[S]) startPings(pause time.Duration) {
 	if s.pinging || s.closed {
 		return
@@ -317,7 +319,8 @@ func (s *Server[S]) stop() {
 	s.cancel()
 }
 
-// Retire closes a server that was idle for idleTime, and reports whether it did. While it is away, gone must be true too.
+// Retire closes a server that was idle for idleTime, and reports whether it did. It closes one whose breaker is open
+// only if gone returns true.
 func (s *Server[S]) Retire(now time.Time, gone func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
