@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// countersCommand shows and changes what a weir has counted for one descriptor, over its admin port.
+// countersCommand shows and changes the counters of one descriptor, over the admin port of a running weir.
 type countersCommand struct {
 	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
 	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
@@ -93,7 +93,7 @@ const (
 	barWidth      = 30 // columns of the longest bar
 )
 
-// countersView shows counters to people:
+// countersView formats counters as text:
 //
 //	shop user=ann   rule user
 //

@@ -59,7 +59,7 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 	})
 }
 
-// topView formats a ranking for people:
+// topView formats a ranking as text:
 //
 //	shop   this weir alone, the 42s since 12:00:00, most hits first
 //
@@ -141,7 +141,7 @@ func (v *topView) table(b *strings.Builder) {
 	_ = table.Flush() // a builder takes everything
 }
 
-// bound says how exact the table is, and what it omits.
+// bound returns a sentence about how exact the table is, and what it omits.
 func (v *topView) bound() string {
 	a := v.answer
 	text := ""

@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// denialsCommand shows why a weir has denied requests, over its admin port.
+// denialsCommand shows denials with their reasons, from the admin ports of running weirs.
 type denialsCommand struct {
 	Domain     string            `placeholder:"NAME" help:"Only rules of this domain."`
 	Path       string            `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
@@ -98,7 +98,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	return fmt.Sprintf("Most like it is %s, which was denied of late", descriptors.Printable(near.Found))
 }
 
-// describe returns a table for people:
+// describe returns the answer as a table:
 //
 //	when     domain  rule            limit     over  still
 //	12s ago  shop    user/path=/pay  5/minute  134   56s
@@ -146,7 +146,8 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 	return text.String() + since + whose
 }
 
-// describeAsked says how many weirs were asked, and which did not answer.
+// describeAsked returns a sentence with the number of weirs that were asked, and the addresses of those that did not
+// answer.
 func describeAsked(fleet fleet) string {
 	if len(fleet.unreachable) == 0 {
 		return fmt.Sprintf("Asked %d weirs: all answered.", fleet.asked)
@@ -164,8 +165,8 @@ func writeRows(b *strings.Builder, table string, values bool, descriptor func(ro
 	}
 }
 
-// hint says how to list denials from before the start of the weir or, if recent ones were requested, names a similar
-// descriptor.
+// hint returns a sentence on how to list denials from before the start of the weir or, if recent ones were requested,
+// one that names a similar descriptor.
 func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) string {
 	if a.RecentAnswer != nil {
 		if near := c.nearest(ctx); near != "" {
@@ -176,7 +177,7 @@ func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) strin
 	return "weir denials --from -1d lists those of the last day, with a history in Redis from before this start, too,\n"
 }
 
-// describeNothing says when nothing was denied, as far as denials are kept.
+// describeNothing returns a sentence with the time in which nothing was denied, as far as denials are kept.
 func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
 	what := "Nothing was denied"
 	if c.Domain+c.Path != "" || c.Descriptor != nil {
@@ -204,7 +205,7 @@ var deciders = map[string]string{
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
-// overText formats the hits over the limit; and the requests, if their number differs.
+// overText formats the number of hits over the limit and, if it differs, that of requests.
 func overText(d *admin.DenialAnswer) string {
 	hits := terminal.Thousands(d.OverHits)
 	if d.OverHits == d.OverRequests {
@@ -224,11 +225,11 @@ func retryText(d *admin.DenialAnswer) string {
 	return terminal.FormatSeconds(*d.RetrySeconds)
 }
 
-// remarks lists what is unusual about the last denial.
+// remarks lists the peculiarities of the last denial.
 func remarks(d *admin.DenialAnswer) string {
 	var all []string
-	remark := func(is bool, text string) {
-		if is {
+	remark := func(applies bool, text string) {
+		if applies {
 			all = append(all, text)
 		}
 	}

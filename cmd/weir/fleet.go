@@ -23,10 +23,10 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// rows is the flag that says how many rows a command lists.
+// rowCount is the flag for the number of rows that a command lists.
 type rowCount int
 
-// Validate refuses what an admin port would refuse.
+// Validate returns an error for a number that an admin port would refuse.
 func (n rowCount) Validate() error {
 	if n < 1 || n > 1000 {
 		return fmt.Errorf("%d is not from 1 to 1000", n)
@@ -34,7 +34,7 @@ func (n rowCount) Validate() error {
 	return nil
 }
 
-// weirs says how many weirs were asked, and which did not answer.
+// fleet is the result of asking several weirs: how many were asked, and which did not answer.
 type fleet struct {
 	asked       int
 	unreachable []string // their addresses
@@ -43,8 +43,8 @@ type fleet struct {
 // answered returns how many answered.
 func (w fleet) answered() int { return w.asked - len(w.unreachable) }
 
-// askEach asks all weirs that --admin names, concurrently, and prints the merged answer, formatted by view for people.
-// With a nil merge it prints each answer. Its error names the weirs that did not answer; the answers of the others are printed.
+// askEach asks all weirs that --admin names, concurrently, and prints the merged answer: as text by view, or as JSON. If
+// merge is nil, it prints each answer. Its error names the weirs that did not answer; it prints the others' answers.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
 	merge func([]*A) (*A, error), view func(a *A, fleet fleet) string) error {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
@@ -53,7 +53,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 		query.Set("n", "1000") // the most that a port allows: the first of all may be late in each list
 	}
 	answers, errs := make([]*A, len(ports)), make([]error, len(ports))
-	bodies := make([]bytes.Buffer, len(ports)) // as each would be printed alone
+	bodies := make([]bytes.Buffer, len(ports)) // the output of asking each weir alone
 	var asking sync.WaitGroup
 	for i := range ports {
 		asking.Go(func() {
@@ -90,7 +90,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	return errors.Join(append(errs, err)...)
 }
 
-// printApart prints each distinct answer below the addresses that gave it; as JSON, one per line.
+// printSeparately prints each distinct answer, as text below the addresses that gave it, as JSON on a line.
 func printSeparately(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) (err error) {
 	from := make(map[string][]string)
 	for i := range ports {
@@ -172,8 +172,8 @@ func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error)
 	return all, nil
 }
 
-// mergeTop adds up the rankings of several weirs, up to n. Answers from the history are the same everywhere. Its error
-// is about rankings of a later version, which it cannot add up.
+// mergeTop adds up the rankings of several weirs, up to n keys. Answers from the history are the same everywhere. It
+// returns an error for rankings of a later version, which it cannot add up.
 func mergeTop(answers []*admin.TopAnswer, n int) (*admin.TopAnswer, error) {
 	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
 	for _, a := range answers {

@@ -111,7 +111,7 @@ func runCommand(args []string, out terminal.Output) error {
 	return k.Run(parser)
 }
 
-// givenTwice returns an error for a flag of one value that is given twice: the first value would be ignored.
+// checkRepeatedFlags returns an error if a flag that takes one value is given twice: kong would ignore the first value.
 func checkRepeatedFlags(k *kong.Context) error {
 	seen := make(map[*kong.Flag]bool)
 	for _, p := range k.Path {
@@ -123,7 +123,7 @@ func checkRepeatedFlags(k *kong.Context) error {
 	return nil
 }
 
-// finish prints an error on one line, unless it is printed already, and returns its exit code.
+// finish prints an error on one line, unless the command has reported it already, and returns its exit code.
 func finish(err error) int {
 	code, reported := terminal.ExitCode(err)
 	if !reported {
@@ -167,7 +167,7 @@ func buildVersion() string {
 	return "unknown"
 }
 
-// untilSignal returns a context that ends at the first SIGINT, SIGTERM or, unless excepted, SIGHUP.
+// signalContext returns a context that ends at the first SIGINT, SIGTERM or, unless excepted, SIGHUP.
 func signalContext(exceptHangup bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !exceptHangup {
@@ -176,8 +176,8 @@ func signalContext(exceptHangup bool) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), signals...)
 }
 
-// commandContext returns the context of a command, by kong's name. SIGHUP does not end servers, which reload, nor
-// commands started by nohup. A check has nothing to clean up, and may wait for input: signals kill it.
+// commandContext returns the context of a command, which kong names. SIGHUP ends neither servers, which reload, nor
+// commands started by nohup. weir check has nothing to clean up, and may block on its input: signals kill it.
 func commandContext(command string) (context.Context, context.CancelFunc) {
 	serves := command == "serve" || command == "history serve"
 	if verb, _, _ := strings.Cut(command, " "); verb == "check" {
@@ -186,7 +186,7 @@ func commandContext(command string) (context.Context, context.CancelFunc) {
 	return signalContext(serves || signal.Ignored(syscall.SIGHUP))
 }
 
-// secondSignal ends at a signal after the one that ended ctx: the user wants to exit now.
+// secondSignal returns a context that ends at the first signal after the end of ctx: the user wants to exit now.
 func secondSignal(ctx context.Context, exceptHangup bool) context.Context {
 	second, end := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openMemcached opens the memcached of the settings, behind a guard.
+// openMemcached opens the memcached of the settings, wrapped in a guard.
 func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	c, err := set.MemcachedConfig(log)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openQuotas makes the service for Envoys with RLQS, and registers its metrics.
+// openQuotas makes the service for Envoys that use RLQS, and registers its metrics.
 func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, metrics *stats.Metrics, log *slog.Logger) *rlqs.Service {
 	o := rlqs.Options{TTL: set.Quotas.TTL, MaxStreams: set.Quotas.MaxStreams, MaxBuckets: set.Quotas.MaxBuckets,
 		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
@@ -43,7 +43,7 @@ var quotaTotals = []total[rlqs.Totals]{
 	{"weir_quota_abandoned_total", "Buckets that Envoys were told to forget, as they had no request.", func(t rlqs.Totals) uint64 { return t.Abandoned }},
 }
 
-// quotaCommand shows the demands and shares of Envoys with RLQS.
+// quotaCommand shows the demands and shares of Envoys that use RLQS.
 type quotaCommand struct {
 	Domain string   `placeholder:"NAME" help:"Only buckets of this domain."`
 	Values bool     `help:"Show the descriptor of each bucket. Its values may be personal."`
@@ -69,7 +69,7 @@ func (c *quotaCommand) Run(ctx context.Context, out terminal.Output) error {
 	return askEach(ctx, out, &c.portFlags, "/api/v1/quota", query, merge, func(a *admin.QuotaAnswer, _ fleet) string { return c.describe(a) })
 }
 
-// describe returns a table for people.
+// describe returns the answer as a table.
 func (c *quotaCommand) describe(a *admin.QuotaAnswer) string {
 	var b, rows strings.Builder
 	table := tabwriter.NewWriter(&rows, 0, 0, 2, ' ', 0)

@@ -14,7 +14,8 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openRedis opens the Redis of the settings, or both, with the one for limits per second, behind a guard.
+// openRedis opens the Redis of the settings and, if there is one, the second Redis for limits per second, wrapped in one
+// guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	servers := metrics.RegisterRedis()
 	main, mainPool, err := openOneRedis(set, &set.Redis, "main", metrics, servers, trace, log)
@@ -43,7 +44,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 	return counters, nil
 }
 
-// openOneRedis opens one Redis, with the keys of KEY_FORMAT, and registers its metrics under a name.
+// openOneRedis opens one Redis, whose keys have the format of KEY_FORMAT, and registers its metrics under a name.
 func openOneRedis(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
 	trace outbound.Trace, log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
 	c, err := set.RedisConfig(variables, log)
@@ -73,7 +74,7 @@ func openOneRedis(set *config.Settings, variables *config.Redis, name string, me
 	return store, c.Connections, nil
 }
 
-// pipelineTotals count checks of one Redis.
+// pipelineTotals are the counters of the checks of one Redis.
 var pipelineTotals = []total[pipeline.Stats]{
 	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
 	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},

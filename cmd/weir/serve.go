@@ -49,7 +49,7 @@ func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	})
 }
 
-// serveLogged serves, unless the settings are wrong. If logs are JSON, it logs its error as JSON, too.
+// serveLogged calls serve, unless err says that the settings are wrong. If logs are JSON, it logs the error as JSON.
 func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
 	if err == nil {

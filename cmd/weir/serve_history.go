@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	lastFlush          = 5 * time.Second // bounds storing the last hits at the end of the process
-	downsampleInterval = 5 * time.Minute // minutes become due every hour
+	lastFlush          = 5 * time.Second // timeout of storing the last hits at the end of the process
+	downsampleInterval = 5 * time.Minute // minutes become old enough to downsample once an hour
 	syncSeriesInterval = 10 * time.Minute
 	reopenInterval     = time.Minute
 )
 
-// historyPipeline records hits, exports them to a store, and answers from it. Without a history it only records.
+// historyPipeline records hits, exports them to the history, and serves queries of it. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
 	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // Recorder.Drain, or that of OpenTelemetry's sink
@@ -77,7 +77,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 	return p, nil
 }
 
-// api serves /api/v1/history; nil without a history.
+// api returns the handler of /api/v1/history, nil without a history.
 func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
@@ -85,7 +85,7 @@ func (p *historyPipeline) api() *historyapi.History {
 	return historyapi.New(p.store, p.flushInterval, time.Now)
 }
 
-// queries serves Prometheus's API, or says what to set if HISTORY_QUERY is off or there is no history.
+// queries returns the handler of Prometheus's API. If HISTORY_QUERY is off or there is no history, it answers what to set.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
 	switch {
 	case p.store == nil:
@@ -132,7 +132,7 @@ func (p *historyPipeline) run(ctx context.Context) {
 	running.Wait()
 }
 
-// syncSeries tells the recorder which series the history has, so that restarted weirs and replicas together add no
+// syncSeries tells the recorder which series the history has, so that all replicas, restarted ones too, together add no
 // more series of values than HISTORY_VALUES allows. If the store does not answer, nothing changes.
 func (p *historyPipeline) syncSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
@@ -166,7 +166,7 @@ func (p *historyPipeline) close(kill context.Context) error {
 	return p.store.Close()
 }
 
-// exportTotals count hits on their way to the history.
+// exportTotals are the counters of hits on their way to the history.
 var exportTotals = []total[export.Stats]{
 	{"weir_history_recorded_hits_total", "Hits for the history, of all series: a hit that is near its limit counts in two.",
 		func(s export.Stats) uint64 { return s.Recorded }},
@@ -200,7 +200,7 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	}
 }
 
-// registerPlacement registers metrics of which ring nodes have the history, and of the progress of a move.
+// registerPlacement registers metrics of the ring nodes that have the history, and of the progress of a move.
 func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
 	metrics.RegisterGauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
 		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
@@ -214,8 +214,8 @@ func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics)
 	})
 }
 
-// keepDownsampled downsamples the history until ctx ends, and logs the results. The interval has jitter, so that
-// replicas that started together do not run together.
+// downsamplePeriodically downsamples the history until ctx ends, and logs the results. The interval has jitter, so that
+// replicas that started together do not downsample at the same time.
 func downsamplePeriodically(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()

@@ -20,7 +20,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// statistics sends envoyproxy/ratelimit's statistics to Prometheus, statsd and DogStatsD, or to none.
+// statistics exports envoyproxy/ratelimit's statistics to Prometheus, statsd and DogStatsD, as far as they are configured.
 type statistics struct {
 	source      *ratelimit.Statistics
 	asRatelimit bool           // hits are also counted by that program's arithmetic
@@ -61,7 +61,7 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	return s, err
 }
 
-// openPrometheus opens Prometheus's port. If sinks are optional, a wrong mapping is replaced by the default.
+// openPrometheus opens Prometheus's port. If sinks are optional, the default mapping replaces a wrong one.
 func (s *statistics) openPrometheus(set *config.Settings) error {
 	c := ratelimit.PrometheusConfig{Labels: set.ExtraTags, Statistics: s.source, Log: s.log}
 	var exporter *ratelimit.Prometheus
@@ -93,7 +93,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	return nil
 }
 
-// addStoreStatistics adds statistics of connections to Redis and, with a local cache, of the denials in it.
+// addStoreStatistics adds statistics of connections to Redis and, if cached, of the deny cache.
 func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
@@ -116,7 +116,7 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached boo
 	}
 }
 
-// observe counts a request. As in envoyproxy/ratelimit, a JSON request is no call.
+// observe counts a request. As in envoyproxy/ratelimit, a JSON request does not count as a call.
 func (s *statistics) observe(a rls.AnsweredRequest) {
 	s.metrics.Observe(a.Result, a.Took)
 	if !a.JSON {
@@ -124,10 +124,10 @@ func (s *statistics) observe(a rls.AnsweredRequest) {
 	}
 }
 
-// checked counts a health check over gRPC.
+// countHealthCheck counts a health check over gRPC.
 func (s *statistics) countHealthCheck(took time.Duration) { s.countCall(ratelimit.Check, took) }
 
-// called counts a call, and passes its time to the sinks.
+// countCall counts a call, and passes its duration to the timers.
 func (s *statistics) countCall(m ratelimit.Method, took time.Duration) {
 	s.calls[m].Add(1)
 	for _, timer := range s.timers {
@@ -135,7 +135,7 @@ func (s *statistics) countCall(m ratelimit.Method, took time.Duration) {
 	}
 }
 
-// text serves the statistics as text. It is nil unless hits are counted by envoyproxy/ratelimit's arithmetic.
+// textHandler serves the statistics as text. It is nil unless hits are counted by envoyproxy/ratelimit's arithmetic.
 func (s *statistics) textHandler() http.Handler {
 	if !s.asRatelimit {
 		return nil
@@ -154,7 +154,7 @@ func (s *statistics) run() {
 	}
 }
 
-// close sends a last time, and closes the port. Call it after run, when nothing counts any more.
+// close makes the sinks send a last time, and closes the port. Call it after run, when nothing counts any more.
 func (s *statistics) close() {
 	s.stop()
 	s.running.Wait()

@@ -18,7 +18,7 @@ import (
 // counterStore is the store of the counters. Requests use the embedded Store.
 type counterStore struct {
 	backend.Store
-	replicas func() int                       // how many share the counters, at least 1
+	replicas func() int                       // number of replicas that share the counters, at least 1
 	shared   backend.Shared                   // the store behind the guard; nil in memory
 	guard    *guard.Guard                     // nil in memory
 	kind     string                           // Redis or memcached
@@ -48,10 +48,10 @@ func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *
 // maxLocalKeys bounds the keys that this process counts while the store is away: some 27 MB.
 const maxLocalKeys = 100_000
 
-// guarded puts a guard before a store that may be away.
+// guardStore wraps a store that may be away in a guard, and registers the guard's metrics.
 func guardStore(store backend.Shared, kind string, pools map[string]*topology.Connections, set *config.Settings,
 	metrics *stats.Metrics, log *slog.Logger) *counterStore {
-	replicas := func() int { // counted by presence; until all replicas had time to announce theirs, at least the configured number
+	replicas := func() int { // by presence; at least the configured number until all replicas had time to announce theirs
 		alive, all := store.Replicas()
 		if all {
 			return alive
@@ -71,7 +71,7 @@ func guardStore(store backend.Shared, kind string, pools map[string]*topology.Co
 	return &counterStore{Store: g, replicas: replicas, shared: store, guard: g, kind: kind, pools: pools}
 }
 
-// leaseTotals count hits that Redis leases to this process.
+// leaseTotals are the counters of hits that Redis leases to this process.
 var leaseTotals = []total[guard.Stats]{
 	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
 	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
@@ -83,13 +83,13 @@ var leaseTotals = []total[guard.Stats]{
 		func(s guard.Stats) uint64 { return s.LeaseLapsed }},
 }
 
-// total is a counter in /metrics, read from some statistics.
+// total is a counter in /metrics whose value is read from a snapshot S of statistics.
 type total[S any] struct {
 	name, help string
 	value      func(S) uint64
 }
 
-// registerTotals registers counters that read the statistics at each scrape.
+// registerTotals registers counters. Each scrape calls statistics for each of them.
 func registerTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
 	for _, t := range all {
 		metrics.RegisterCounter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
@@ -115,7 +115,7 @@ func registerServers(store backend.Health, name string, labels map[string]string
 const serversHelp = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
 	"late, or have not answered yet), or failing (they answer, and cannot count)."
 
-// await waits until the servers have answered once. It returns an error if Redis has not in time.
+// awaitReady waits until the servers have answered once. It returns an error if Redis does not answer in time.
 func (c *counterStore) awaitReady(ctx context.Context) error {
 	if c.shared == nil {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/weirproxy/weir/server/denials"
 )
 
-// lateDenial is how long after the end of its minute a denial may be recorded, because its request waited for an answer.
+// lateDenial is how long after the end of its minute a denial may be recorded: its request may have waited for an answer.
 const lateDenial = 5 * time.Second
 
-// denialKeeper stores recent denials beside the history in Redis, and restores those of all weirs at its start.
+// denialStore stores recent denials beside the history in Redis, and restores those of all weirs at its start.
 type denialStore struct {
 	store    *redishistory.Store
 	recorder *denials.Recorder
@@ -24,7 +24,7 @@ type denialStore struct {
 	restored, failed bool
 }
 
-// setRecorder sets the recorder whose denials are stored. The keeper may be nil.
+// setRecorder sets the recorder whose denials are stored. s may be nil.
 func (s *denialStore) setRecorder(r *denials.Recorder) {
 	host, _ := os.Hostname()
 	r.Weir = fmt.Sprintf("%s:%d", host, os.Getpid()) // in a container the pid is always the same
@@ -33,7 +33,7 @@ func (s *denialStore) setRecorder(r *denials.Recorder) {
 	}
 }
 
-// flush stores the denials of minutes that ended before a moment. The next call retries after a failure. The keeper may be nil.
+// flush stores the denials of minutes that ended before a moment. After a failure the next call retries. s may be nil.
 func (s *denialStore) flush(ctx context.Context, before time.Time) {
 	if s == nil || s.recorder == nil {
 		return
@@ -61,7 +61,7 @@ func (s *denialStore) flush(ctx context.Context, before time.Time) {
 	s.failed = err != nil
 }
 
-// restore restores the denials that all weirs have stored, once.
+// restore restores the denials that all weirs have stored. It does so once.
 func (s *denialStore) restore(ctx context.Context, now time.Time) error {
 	if s.restored {
 		return nil

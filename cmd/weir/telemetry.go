@@ -31,7 +31,7 @@ type telemetry struct {
 	log      *slog.Logger
 }
 
-// openTelemetry opens the export of traces, if it is configured. JSON log lines then have the resource attributes of spans.
+// openTelemetry opens the export of traces, if it is configured. JSON log lines then get the resource attributes of spans.
 func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{set: set, log: log}
 	if !set.SendsTraces() && !set.SendsHits() {
@@ -62,7 +62,7 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 	return t, nil
 }
 
-// openHits opens the export of hits, if it is configured. It returns the Drain for the history.
+// openHits opens the export of hits, if it is configured. It returns the function by which the history drains hits.
 func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (drain func(time.Time, func(history.ID, uint64)), err error) {
 	if !t.set.SendsHits() {
 		return recorder.Drain, nil
@@ -75,7 +75,8 @@ func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (d
 	return t.hits.Drain, nil
 }
 
-// exports returns a function that counts exports of a signal, and logs when they begin to fail and when they succeed again.
+// exportObserver returns a function to be called with the error of each export of a signal. It counts exports, and logs
+// when they begin to fail and when they succeed again.
 func (t *telemetry) exportObserver(signal string, metrics *stats.Metrics) func(error) {
 	var done, failed atomic.Uint64
 	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
@@ -98,7 +99,7 @@ func (t *telemetry) exportObserver(signal string, metrics *stats.Metrics) func(e
 	}
 }
 
-// requests returns the tracer of requests, nil if traces are off.
+// requestTracer returns the tracer of requests, nil if traces are off.
 func (t *telemetry) requestTracer() server.Tracer {
 	if t.traces == nil {
 		return nil
@@ -116,7 +117,7 @@ func (t *telemetry) observe(a rls.AnsweredRequest) {
 	}
 }
 
-// tracedHistory is a history store with spans of its batches, if there is a tracer.
+// tracedHistory is a history store that traces its batches, if there is a tracer.
 type tracedHistory struct {
 	history.Store
 	traces *trace.Tracer
@@ -133,7 +134,7 @@ func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history
 	return result, err
 }
 
-// close exports what is left, within the time that the last hits have to reach their history. kill ends it early.
+// close exports the remaining spans and hits within lastFlush. kill ends it early.
 func (t *telemetry) close(kill context.Context) {
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// printOnce calls once and prints the answer. Its error is a terminal.Exit, or still to be told.
+// printOnce calls once and prints the answer. Run reports its error, unless that is a terminal.Exit.
 func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	a := c.callOnce(ctx)
 	if a.err != nil {
@@ -38,7 +38,7 @@ func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// print shows an answer as protobuf's JSON, or to people: a line for each descriptor, then all else that it carries.
+// print prints an answer as protobuf's JSON, or as text: a line for each descriptor, then the rest of the answer.
 func (c *client) print(w io.Writer, a *callResult) error {
 	if c.JSON {
 		text, err := protojson.Marshal(a.resp)
@@ -52,7 +52,7 @@ func (c *client) print(w io.Writer, a *callResult) error {
 		columns := append([]string{paintCode(p, s.GetCode()), c.printableDescriptor(i)}, c.limitColumns(a, i)...)
 		fmt.Fprintln(table, strings.Join(columns, "\t"))
 	}
-	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
+	_ = table.Flush() // it fails only if the pipe is closed, like Fprintf
 	shadow := a.metadata("shadow_denied").GetStructValue().AsMap()
 	if rule, limited := shadow["rule"].(string); limited {
 		text := fmt.Sprintf("shadow mode: rule %s, %v, would have denied it", rule, shadow["limit"])
@@ -86,7 +86,7 @@ func (c *Command) unknownDomainError() error {
 
 const overLimit = rls.RateLimitResponse_OVER_LIMIT
 
-// shownDescriptor returns a descriptor of the request for a terminal, "" for one that the request does not have.
+// printableDescriptor returns descriptor i of the request, escaped for a terminal, or "" if the request has none.
 func (c *client) printableDescriptor(i int) string {
 	if i >= len(c.descriptors) {
 		return ""
@@ -94,8 +94,8 @@ func (c *client) printableDescriptor(i int) string {
 	return descriptors.Printable(c.descriptors[i].String())
 }
 
-// limitColumns returns what an answer says of a descriptor: its limit, what remains and when that changes; or why no
-// limit applies.
+// limitColumns returns the columns of a descriptor: its limit, the remaining hits and when they change; or why no limit
+// applies.
 func (c *client) limitColumns(result *callResult, i int) []string {
 	s := result.resp.GetStatuses()[i]
 	reset := c.resetText(s)
@@ -106,7 +106,7 @@ func (c *client) limitColumns(result *callResult, i int) []string {
 		}
 	}
 	if s.GetCode() == overLimit && !result.denied() && result.metadata("shadow_denied") == nil {
-		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA the latter says nothing
+		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA an answer does not tell shadow mode
 	}
 	switch {
 	case s.GetCurrentLimit() != nil:
@@ -114,7 +114,7 @@ func (c *client) limitColumns(result *callResult, i int) []string {
 	case result.unknownDomain():
 		return []string{"the domain is unknown"}
 	case s.GetLimitRemaining() == math.MaxUint32:
-		return []string{"unlimited"} // the rule's word
+		return []string{"unlimited"} // as in the rule
 	}
 	return []string{"no limit applies" + reset}
 }
@@ -128,7 +128,7 @@ func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
 	return limit.String()
 }
 
-// resetText returns how long until there is room (over) or until the oldest hit expires (OK); "" where nothing limits.
+// resetText returns how long until there is room (OVER) or until the oldest hit expires (OK); "" without a limit.
 func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
 	limit, span := s.GetCurrentLimit(), terminal.FormatSeconds(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
 	switch {
@@ -144,7 +144,8 @@ func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
 	return fmt.Sprintf("never: %d hits at once are more than the whole limit", c.Hits)
 }
 
-// summary describes the first descriptor that is over, else the first, and names it if there are several; or the error.
+// summary describes the error or, of the descriptors, the first that is over, else the first. It names the descriptor if
+// there are several.
 func (c *client) summary(result *callResult) string {
 	statuses := result.resp.GetStatuses()
 	switch {

@@ -59,7 +59,7 @@ long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
 --json prints a line for each call: the answer in protobuf's JSON, as POST /json has it.`
 }
 
-// Run asks, prints the answer and returns a terminal.Exit unless all was OK.
+// Run calls, prints the answer and returns a terminal.Exit unless the verdict is OK.
 func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	err := c.run(ctx, out.Out)
 	if _, reported := terminal.ExitCode(err); reported {
@@ -87,7 +87,7 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 	return caller.printOnce(ctx, out)
 }
 
-// client reads the flags that say what to ask. Its errors name the flag and what it wants. It is not connected yet.
+// client returns an unconnected client for the flags of the request. Its errors name the flag and how to write it.
 func (c *Command) client() (*client, error) {
 	if c.Refund && c.Hits == 0 {
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
@@ -110,10 +110,10 @@ func (c *Command) client() (*client, error) {
 	return caller, nil
 }
 
-// The bounds of --rate, in calls a second. More than the largest is for a load generator.
+// The bounds of --rate, in calls a second. Higher rates need a load generator.
 const minRate, maxRate = 0.001, 1000
 
-// checkFlags checks the flags that say whom to ask, how often and how long. Its errors name the flag.
+// checkFlags checks the flags of the address, TLS, timeout and repetition. Its errors name the flag.
 func (c *Command) checkFlags() error {
 	path, isUnix := strings.CutPrefix(c.Addr, "unix:")
 	_, port, err := net.SplitHostPort(c.Addr)
@@ -138,7 +138,7 @@ func (c *Command) checkFlags() error {
 
 var limitPattern = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
 
-// ParseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute. Its error says so.
+// ParseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute.
 func ParseLimit(text string) (descriptors.Limit, error) {
 	found := limitPattern.FindStringSubmatch(text)
 	if found == nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/wait"
 )
 
-// watch makes calls at a rate, one after the other, and holds what came of them so far.
+// repeatedCalls makes calls at --rate, one after the other, and has their results so far.
 type repeatedCalls struct {
 	*client
 	out     io.Writer
 	begin   time.Time
-	printed time.Duration // when the last line was written, after begin
+	printed time.Duration // from begin until the last line was written
 
 	ok, over, failed int
-	latencies        []time.Duration // of the calls that were answered
+	latencies        []time.Duration // of the answered calls
 	last             callResult
-	failure          error // the first
+	failure          error // of the first call that failed
 }
 
-// watch calls until its time is over or ctx ends, and prints answers as JSON, or how it goes, and the latencies.
+// callRepeatedly calls until --for is over or ctx ends. It prints each answer as JSON, or progress and latencies as text.
 func (c *client) callRepeatedly(ctx context.Context, out io.Writer) error {
 	c.connect(ctx)
 	calls := repeatedCalls{client: c, out: out, begin: time.Now()}
@@ -33,7 +33,7 @@ func (c *client) callRepeatedly(ctx context.Context, out io.Writer) error {
 		if err := calls.call(ctx); err != nil {
 			return err
 		}
-		due := time.Duration(float64(calls.sent()) / c.Rate * float64(time.Second)) // whatever earlier calls took
+		due := time.Duration(float64(calls.sent()) / c.Rate * float64(time.Second)) // however long earlier calls took
 		if c.For > 0 {
 			due = min(due, c.For)
 		}
@@ -45,8 +45,8 @@ func (c *client) callRepeatedly(ctx context.Context, out io.Writer) error {
 
 func (r *repeatedCalls) sent() int { return r.ok + r.over + r.failed }
 
-// call calls once, and prints a line for the first call, for each change between OK and over, and each second. A call that
-// is under way when ctx ends is not cut short.
+// call calls once, and prints a line for the first call, for each change between OK and over, and each second. The end of
+// ctx does not cancel a call.
 func (r *repeatedCalls) call(ctx context.Context) error {
 	before := r.last
 	r.last = r.client.call(context.WithoutCancel(ctx))
@@ -79,7 +79,7 @@ func (r *repeatedCalls) counts() string {
 	return fmt.Sprintf("%d sent: %d OK, %d over, %d errors", r.sent(), r.ok, r.over, r.failed)
 }
 
-// end prints the totals and the latencies. Its error is the first call's that failed, or what the last answer says.
+// end prints the totals and the latencies. It returns the error of the first call that failed, or else the last verdict.
 func (r *repeatedCalls) end() error {
 	if !r.JSON {
 		slices.Sort(r.latencies)
