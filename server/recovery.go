@@ -42,8 +42,8 @@ func (r recovery) toError(method string, err *error) {
 	}
 }
 
-// boundHeaders refuses calls with more than maxHeaders headers before any memory is held: a header costs 250 bytes
-// here, and one byte to send. It begins the spans of the other calls.
+// boundHeaders refuses calls with more than maxHeaders headers before they take memory: a header costs weir 250 bytes,
+// and its sender one. It starts the spans of the other calls.
 func boundHeaders(trace Tracer) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		n := 0
@@ -76,7 +76,7 @@ func boundReflection() grpc.StreamServerInterceptor {
 			time.AfterFunc(time.Second, func() { <-recent })
 			return handle(srv, s)
 		default:
-			return status.Errorf(codes.ResourceExhausted, "%d others have begun to reflect in the last second: try again", maxReflections)
+			return status.Errorf(codes.ResourceExhausted, "%d reflection streams have begun in the last second, and no more may: try again", maxReflections)
 		}
 	}
 }

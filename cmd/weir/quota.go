@@ -24,23 +24,23 @@ func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, met
 		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
 	o.Exchange, _ = store.shared.(rlqs.Exchange)
 	quotas := rlqs.New(l, o)
-	metrics.RegisterGauge("weir_quota_streams", "Envoys that limit by themselves.", nil, func() float64 { return float64(quotas.Totals().Streams) })
-	metrics.RegisterGauge("weir_quota_buckets", "Their buckets.", nil, func() float64 { return float64(quotas.Totals().Buckets) })
-	metrics.RegisterGauge("weir_quota_assigned_hits_per_second", "Hits a second that they may let through by their shares.", nil, quotas.Assigned)
+	metrics.RegisterGauge("weir_quota_streams", "Streams of Envoys that limit by themselves (RLQS).", nil, func() float64 { return float64(quotas.Totals().Streams) })
+	metrics.RegisterGauge("weir_quota_buckets", "Buckets of Envoys that limit by themselves (RLQS).", nil, func() float64 { return float64(quotas.Totals().Buckets) })
+	metrics.RegisterGauge("weir_quota_assigned_hits_per_second", "Hits a second that Envoys may let through by their shares.", nil, quotas.Assigned)
 	registerTotals(metrics, nil, quotas.Totals, quotaTotals)
 	for bound := range quotas.Totals().Refused {
-		metrics.RegisterCounter("weir_quota_refused_total", "Streams, buckets and ids of buckets that were refused, by the bound.",
+		metrics.RegisterCounter("weir_quota_refused_total", "Quota streams, buckets, ids of buckets and messages that weir refused, by bound.",
 			map[string]string{"bound": bound}, func() float64 { return float64(quotas.Totals().Refused[bound]) })
 	}
 	return quotas
 }
 
 var quotaTotals = []total[rlqs.Totals]{
-	{"weir_quota_reports_total", "Reports of a bucket.", func(t rlqs.Totals) uint64 { return t.Reports }},
+	{"weir_quota_reports_total", "Reports of Envoys, each of one bucket.", func(t rlqs.Totals) uint64 { return t.Reports }},
 	{"weir_quota_reported_allowed_hits_total", "Hits that Envoys have let through.", func(t rlqs.Totals) uint64 { return t.Allowed }},
-	{"weir_quota_reported_denied_hits_total", "Hits that they have denied.", func(t rlqs.Totals) uint64 { return t.Denied }},
-	{"weir_quota_over_assigned_hits_total", "Of the hits let through, those beyond what was assigned.", func(t rlqs.Totals) uint64 { return t.Over }},
-	{"weir_quota_abandoned_total", "Buckets that Envoys were told to forget, as they had no request.", func(t rlqs.Totals) uint64 { return t.Abandoned }},
+	{"weir_quota_reported_denied_hits_total", "Hits that Envoys have denied.", func(t rlqs.Totals) uint64 { return t.Denied }},
+	{"weir_quota_over_assigned_hits_total", "Hits that Envoys have let through beyond their shares.", func(t rlqs.Totals) uint64 { return t.Over }},
+	{"weir_quota_abandoned_total", "Buckets that weir told Envoys to drop, because they had no requests.", func(t rlqs.Totals) uint64 { return t.Abandoned }},
 }
 
 // quotaCommand shows the demands and shares of Envoys that use RLQS.

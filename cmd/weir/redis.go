@@ -77,10 +77,10 @@ func openOneRedis(set *config.Settings, variables *config.Redis, name string, me
 // pipelineTotals are the counters of the checks of one Redis.
 var pipelineTotals = []total[pipeline.Stats]{
 	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
-	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},
+	{"weir_redis_checks_total", "Checks in batches sent to Redis.", func(s pipeline.Stats) uint64 { return s.Checks }},
 	{"weir_redis_dropped_total", "Checks that were not sent because their callers had left.",
 		func(s pipeline.Stats) uint64 { return s.Dropped }},
-	{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
+	{"weir_redis_unavailable_total", "Checks that Redis did not answer.",
 		func(s pipeline.Stats) uint64 { return s.Unavailable }},
 	{"weir_redis_counts_lost_total", "Times that a server may have lost its counts, as it was away, restarted, flushed or " +
 		"replaced, or that keys went to another node of a ring without theirs.",

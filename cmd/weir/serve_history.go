@@ -168,11 +168,11 @@ func (p *historyPipeline) close(kill context.Context) error {
 
 // exportTotals are the counters of hits on their way to the history.
 var exportTotals = []total[export.Stats]{
-	{"weir_history_recorded_hits_total", "Hits for the history, of all series: a hit that is near its limit counts in two.",
+	{"weir_history_recorded_hits_total", "Hits for the history, in all series. A hit near its limit counts in two series.",
 		func(s export.Stats) uint64 { return s.Recorded }},
-	{"weir_history_landed_hits_total", "Of these, acknowledged by the store.",
+	{"weir_history_landed_hits_total", "Hits for the history that the store has acknowledged.",
 		func(s export.Stats) uint64 { return s.Applied }},
-	{"weir_history_refused_hits_total", "Hits that the store did not count, as their series is full.",
+	{"weir_history_refused_hits_total", "Hits that the store did not count because their series was full.",
 		func(s export.Stats) uint64 { return s.Refused }},
 	{"weir_history_lost_hits_total", "Hits that the store acknowledged and forgot, when it was too late to send them again, " +
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
@@ -184,7 +184,7 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	registerTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
 		reason := export.DropReason(r)
-		metrics.RegisterCounter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
+		metrics.RegisterCounter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by reason.",
 			map[string]string{"reason": reason.String()}, func() float64 { return float64(st().Dropped[reason]) })
 	}
 	metrics.RegisterGauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
@@ -202,14 +202,14 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 
 // registerPlacement registers metrics of the ring nodes that have the history, and of the progress of a move.
 func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
-	metrics.RegisterGauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
-		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
+	metrics.RegisterGauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them. "+
+		"Without a ring the node is empty.", "node", func() map[string]int { return at().Nodes })
 	metrics.RegisterGauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
 		nil, func() float64 { return float64(at().Left) })
 	registerTotals(metrics, nil, at, []total[redishistory.Placement]{
 		{"weir_history_moved_bytes_total", "Bytes of partitions that moves have copied, ever.",
 			func(p redishistory.Placement) uint64 { return p.MovedBytes }},
-		{"weir_history_moves_followed_total", "How often weir came to a node that a partition had left, and went on to where it is.",
+		{"weir_history_moves_followed_total", "How often weir asked the node that a partition had left, and followed it to its new node.",
 			func(p redishistory.Placement) uint64 { return p.Followed }},
 	})
 }

@@ -37,7 +37,7 @@ func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *
 	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
 	metrics.RegisterGauge("weir_memory_keys", "Keys that are counted in memory.", nil,
 		func() float64 { return float64(store.Stats().Keys) })
-	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 512 others are)."
+	const evicted = "Keys evicted from memory to make room, by state: open keys had hits left (their count is lost); keys over their limit are evicted only if 512 others are over."
 	metrics.RegisterCounter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
 		func() float64 { return float64(store.Stats().EvictedOpen) })
 	metrics.RegisterCounter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
@@ -66,15 +66,15 @@ func guardStore(store backend.Shared, kind string, pools map[string]*topology.Co
 	metrics.RegisterCounter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
 	registerTotals(metrics, nil, g.Stats, leaseTotals)
-	metrics.RegisterGauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
+	metrics.RegisterGauge("weir_replicas", "Processes of weir that share the counters. The failure policy local divides limits by this number.", nil,
 		func() float64 { return float64(replicas()) })
 	return &counterStore{Store: g, replicas: replicas, shared: store, guard: g, kind: kind, pools: pools}
 }
 
 // leaseTotals are the counters of hits that Redis leases to this process.
 var leaseTotals = []total[guard.Stats]{
-	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
-	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
+	{"weir_leases_total", "Leases that Redis has granted. A lease is a number of hits of a busy key.", func(s guard.Stats) uint64 { return s.Leases }},
+	{"weir_lease_hits_granted_total", "Hits of leases that Redis has granted.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
 	{"weir_lease_hits_used_total", "Hits of leases that were admitted without asking Redis.",
 		func(s guard.Stats) uint64 { return s.LeaseUsed }},
 	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
@@ -112,8 +112,8 @@ func registerServers(store backend.Health, name string, labels map[string]string
 	}
 }
 
-const serversHelp = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
-	"late, or have not answered yet), or failing (they answer, and cannot count)."
+const serversHelp = "Servers of the counters by state: up, away (they do not answer, or too late, or have not answered yet) " +
+	"or failing (they answer that they cannot count)."
 
 // awaitReady waits until the servers have answered once. It returns an error if Redis does not answer in time.
 func (c *counterStore) awaitReady(ctx context.Context) error {

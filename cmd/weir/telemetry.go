@@ -54,7 +54,7 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of traces: %w", err)
 	}
-	const dropped = "Spans that did not reach the collector: more waited than OTEL_BSP_MAX_QUEUE_SIZE, or it did not take them."
+	const dropped = "Spans that did not reach the collector, because more than OTEL_BSP_MAX_QUEUE_SIZE waited or an export failed."
 	for reason, n := range t.traces.Dropped() {
 		metrics.RegisterCounter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
 			func() float64 { return float64(n.Load()) })
@@ -80,7 +80,7 @@ func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (d
 func (t *telemetry) exportObserver(signal string, metrics *stats.Metrics) func(error) {
 	var done, failed atomic.Uint64
 	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
-		metrics.RegisterCounter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
+		metrics.RegisterCounter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by signal and by whether it accepted all.",
 			map[string]string{"signal": signal, "result": result}, func() float64 { return float64(n.Load()) })
 	}
 	var failing atomic.Bool

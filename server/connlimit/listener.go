@@ -1,4 +1,4 @@
-// Package connlimit bounds what the clients of a port can take: connections, concurrent answers, and lines in the log.
+// Package connlimit limits what the clients of a port can use up: connections, concurrent answers, and lines in the log.
 package connlimit
 
 import (
@@ -120,7 +120,7 @@ func clientOf(a net.Addr) netip.Prefix {
 type conn struct {
 	net.Conn
 	release func()
-	more    bool // the last read filled its buffer, so the client may have sent more; used by the reader alone
+	more    bool // the last read filled its buffer, so the client may have sent more; only Read uses it
 }
 
 // Read yields to other goroutines first if the client may have sent more. Otherwise a client that always sends more would

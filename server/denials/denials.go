@@ -1,6 +1,6 @@
 // Package denials keeps the last denial and the number of denials of each rule, to answer "why was this denied?", and
 // the newest denials of all rules by minute and descriptor, to answer "was ann denied at 02:40?". The newest can be
-// stored, and restored by the next process. It logs a sample of denials. Read it from [Recorder] downwards.
+// stored, and restored by the next process. [Log] logs a sample of denials. Begin to read at [Recorder].
 //
 // Denials that shadow mode let through are counted separately. Memory is bounded: one denial for each rule in force or
 // removed minutes ago, and 8,192 of the newest in 3 MiB. Values of descriptors may be personal: they are returned only
@@ -45,8 +45,8 @@ type Summary struct {
 	Shadow       bool   // nothing was denied, as the rule or the process is in shadow mode
 	Last         Denial // the last, or one less than a millisecond older
 	Descriptor   string // of Last, as weir call reads it, cut to MaxDescriptor; "" unless values were requested
-	// Requests and Hits were over the limit since the process began, or since the rule's entry was made. A request
-	// counts once for each of its descriptors that was over.
+	// Requests and Hits were over the limit since the process began, or since the rule was added. A request counts once
+	// for each of its descriptors that was over.
 	Requests, Hits uint64
 	// Only Recent sets these. Its Requests and Hits are those of one minute.
 	First       time.Time // the first denial

@@ -110,9 +110,9 @@ type lineKey struct {
 	source backend.Source
 }
 
-// Recent returns up to n groups of recent denials that match a filter, by minute, limit and, if values are requested,
-// descriptor, the latest first denial first. more is how many further groups there are. All denials since the time since
-// are there; it is zero if none was evicted.
+// Recent returns up to n groups of recent denials that match a filter: those of one minute, limit and, if values are
+// requested, descriptor. The groups are ordered by their first denials, newest first. more is how many further groups
+// match. Only denials before since may be missing; it is zero if none was evicted.
 func (r *Recorder) Recent(f Filter, n int) (all []Summary, more int, since time.Time) {
 	wanted := r.recent.hashes(nil, f.Descriptor)
 	groups, since := r.recent.snapshot()

@@ -55,7 +55,7 @@ func New() *Recorder {
 	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), byHash: make(map[uint64]*group)}}
 }
 
-// Table keeps the denials of one configuration in the Recorder. Its methods may be called by any number of goroutines.
+// Table records the denials by the rules of one configuration. Its methods may be called by any number of goroutines.
 type Table struct {
 	recorder *Recorder
 	rules    *byrule.Table[ruleDenials]

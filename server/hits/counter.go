@@ -30,10 +30,10 @@ type Counter struct {
 	ratelimit    *rulestats.Rule // nil unless the recorder has Ratelimit
 }
 
-// counts are hits by outcome.
+// counts is a number of hits for each outcome.
 type counts [history.Outcomes]uint64
 
-// counters count hits by outcome.
+// counters are atomic counters of hits by outcome.
 type counters struct {
 	totals  [history.Outcomes]atomic.Uint64
 	drained counts // the totals at the last Drain; guarded by Recorder.draining
@@ -55,16 +55,16 @@ func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descript
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
-// Modes say how the hits of a check are counted.
+// Modes has what decides, beside the decision, how the hits of a check are counted.
 type Modes struct {
 	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
-	Passes    bool    // hits over the limit are let through for another reason
+	Passes    bool    // hits over the limit are let through for another reason, such as a quota with room
 }
 
 // Event is a check that counts or refunds, and its decision.
 type Event struct {
-	Rule       *descriptors.Rule // that matches the descriptor, nil if none does
+	Rule       *descriptors.Rule // matches the descriptor; nil if none does
 	Descriptor descriptors.Descriptor
 	Override   bool // the limit comes with the request
 	Key        Key  // hash of the check's key

@@ -164,7 +164,7 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 	return top
 }
 
-// addTo adds the ranking's keys to found, and raises the hits of those in it.
+// addTo adds the ranking's keys to byHash. For a key that is there already, it raises the hits to the ranking's.
 func (r *ranking) addTo(byHash map[uint64]*TopKey) {
 	for i := range r.heavy.Entries() {
 		h := &r.heavy.Entries()[i]

@@ -14,7 +14,7 @@ import (
 // values counts all hits of a rule with values and, by outcome, those of its heaviest values since the last drain.
 type values struct {
 	counters counters
-	mu       sync.Mutex // guards heavy; counts enter counters and heavy under one lock, for drain
+	mu       sync.Mutex // guards heavy, and makes each update of counters and heavy one for drain
 	heavy    valueSketches
 	drained  valueSketches // swapped with heavy by a drain, which reads it without the lock
 }

@@ -23,8 +23,8 @@ import (
 //go:embed default.yaml
 var defaultMapping string
 
-// DefaultMapping returns the default mapping. Response times are in seconds, as the metric's name says, or else in
-// milliseconds.
+// DefaultMapping returns the default mapping. Response times are in seconds, as the metric's name says, unless
+// milliseconds is set.
 func DefaultMapping(milliseconds bool) string {
 	const timer = `
   - match: ratelimit_server.*.response_time
@@ -40,7 +40,7 @@ func DefaultMapping(milliseconds bool) string {
 		"{buckets: [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10]}\n"
 }
 
-// PrometheusConfig says what Prometheus reads, and how it is mapped.
+// PrometheusConfig has the statistics that Prometheus scrapes, and their mapping to metrics.
 type PrometheusConfig struct {
 	Mapping    string            // in YAML
 	Labels     map[string]string // labels of each series; the mapping may override them
@@ -55,7 +55,7 @@ type Prometheus struct {
 	mapper   mapper.MetricMapper
 	registry *prometheus.Registry
 	vectors  *prometheus.GaugeVec          // counts vectors, as the library requires
-	timers   [Methods]func() func(float64) // returns the observer of a method's response times, and makes its series first
+	timers   [Methods]func() func(float64) // returns a method's observer of response times; the first call makes its series
 
 	mu             sync.Mutex
 	seriesRegistry *registry.Registry         // the series, by metric and labels
@@ -69,7 +69,7 @@ type shownStatistic struct {
 	total uint64        // of a counter, when it was last shown
 }
 
-// NewPrometheus makes the metrics. Its error is about the mapping.
+// NewPrometheus makes the metrics. It returns an error if the mapping is wrong.
 func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
 	p := &Prometheus{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
 		vectors: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "vectors"}, []string{"type"})}
@@ -160,8 +160,8 @@ func (p *Prometheus) Handler() http.Handler {
 }
 
 // mappedSeries returns a function that shows values of a statistic. It shows nothing if the mapping drops the
-// statistic, or if its metric's name is taken by a metric of another kind. Without a mapping the statistic's own name
-// is the metric's.
+// statistic, or if a metric of another kind has its metric's name. A statistic without a mapping gives its name to the
+// metric.
 func (p *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
 	discard := func(float64) {}
 	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(p.labels)

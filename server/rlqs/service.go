@@ -1,6 +1,6 @@
 // Package rlqs serves Envoy's RateLimitQuotaService: Envoys report the hits that they admit, and get shares of the
-// rules' budgets, so that no request waits for weir. QUOTAS.md has the guarantees for operators. Read it from
-// [Service.StreamRateLimitQuotas] downwards.
+// rules' budgets, so that no request waits for weir. QUOTAS.md has the guarantees for operators. Begin to read at
+// [Service.StreamRateLimitQuotas].
 package rlqs
 
 import (
@@ -270,7 +270,7 @@ func (s *Service) Totals() Totals {
 	return t
 }
 
-// Assigned returns how many hits a second all shares of Envoys allow together.
+// Assigned returns the sum of all Envoys' shares, in hits a second.
 func (s *Service) Assigned() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 const (
 	// reportInterval is how often Envoy 1.40 reports a bucket; it cannot be configured.
 	reportInterval = 5 * time.Second
-	// horizon is the time that a share covers: a token bucket that holds the hits of a second, and fills for
-	// reportInterval, admits as many.
+	// horizon is the time whose hits make a share: until the next report, a token bucket that holds the hits of a second
+	// admits these and the hits of reportInterval.
 	horizon      = reportInterval + time.Second
 	floorDivisor = 10      // each Envoy may demand its part of a tenth of the capacity, whatever it reports
 	maxHits      = 1 << 40 // per horizon; the rest is not assigned

@@ -122,7 +122,7 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	return err
 }
 
-var errDrained = status.Error(codes.Unavailable, "weir is about to end: open a stream to another one")
+var errDrained = status.Error(codes.Unavailable, "weir is shutting down: open a stream to another replica")
 
 // open registers a stream, unless there are too many.
 func (s *Service) open(ctx context.Context) (*stream, error) {

@@ -61,10 +61,11 @@ func sendLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
 
 var (
 	configInfo = prometheus.NewDesc("weir_config_info",
-		"1; the label is a hash of the domains and rules in force: replicas that show another one decide otherwise.", []string{"hash"}, nil)
+		"Always 1. The label is a hash of the domains and rules in force: replicas with different hashes decide differently.",
+		[]string{"hash"}, nil)
 	configRules         = prometheus.NewDesc("weir_config_rules", "Rules in force.", nil, nil)
 	configBrokenDomains = prometheus.NewDesc("weir_config_broken_domains",
-		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
+		"Domains whose files have had errors since weir began, so that their requests get no verdict.", nil, nil)
 )
 
 // sendConfig sends metrics of the configuration in force. Without one there are no rules, and no hash.

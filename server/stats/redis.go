@@ -23,10 +23,10 @@ var redisSeconds = []float64{100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 
 var redisLabels = []string{"redis", "server"}
 
 var breakerOpen = prometheus.NewDesc("weir_redis_breaker_open",
-	"1 while the server is known not to answer, or too late for its callers, and is not asked; else 0.", redisLabels, nil)
+	"1 while the circuit breaker is open: the server does not answer in time, and gets no checks; else 0.", redisLabels, nil)
 
 var foreignLibrary = prometheus.NewDesc("weir_redis_foreign_library",
-	"1 while the server's functions are not called, as somebody else has replaced weir's library; else 0.", redisLabels, nil)
+	"1 while weir does not call the server's functions, because somebody else has replaced weir's library; else 0.", redisLabels, nil)
 
 // RegisterRedis adds the metrics of Redis servers. Call it once.
 func (m *Metrics) RegisterRedis() *Redis {
@@ -36,7 +36,7 @@ func (m *Metrics) RegisterRedis() *Redis {
 	}
 	r := &Redis{
 		answer:     seconds("weir_redis_answer_seconds", "Time that a server took to answer a batch."),
-		wait:       seconds("weir_redis_wait_seconds", "Time that a call waited until its batch left for the server."),
+		wait:       seconds("weir_redis_wait_seconds", "Time that a call waited until its batch was sent to the server."),
 		process:    m.Process,
 		references: make(map[[2]string]int),
 	}

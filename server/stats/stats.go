@@ -140,7 +140,7 @@ func (p Process) RegisterCounter(name, help string, labels map[string]string, to
 
 // RegisterRefusedTokens adds the counter of requests to the admin port with a wrong token.
 func (p Process) RegisterRefusedTokens(total func() uint64) {
-	p.RegisterCounter("weir_admin_refused_tokens_total", "Requests to the admin port with a token that is wrong.", nil,
+	p.RegisterCounter("weir_admin_refused_tokens_total", "Requests to the admin port with a wrong token.", nil,
 		func() float64 { return float64(total()) })
 }
 
@@ -150,7 +150,7 @@ func (p Process) RegisterConnections(all []*connlimit.Listener) {
 		p.RegisterGauge("weir_connections", "Connections of each port.", map[string]string{"port": l.Port},
 			func() float64 { return float64(l.Open()) })
 		for _, r := range []connlimit.Reason{connlimit.ReasonTotal, connlimit.ReasonClient} {
-			p.RegisterCounter("weir_connections_refused_total", "Connections that weir refused, by port and the limit that they were beyond.",
+			p.RegisterCounter("weir_connections_refused_total", "Connections that weir refused, by port and exceeded limit.",
 				map[string]string{"port": l.Port, "reason": string(r)}, func() float64 { return float64(l.Refused(r)) })
 		}
 	}
@@ -186,11 +186,11 @@ func (m *Metrics) RegisterHits(r *hits.Recorder) {
 
 var (
 	hitsTotal = prometheus.NewDesc("weir_hits_total",
-		"Hits by rule and what became of them: within its limits, over, which is denied, shadow, over but let through, or degraded, "+
-			"decided without a store.",
+		"Hits by rule and outcome: within (the limits), over (denied), shadow (over the limits, but let through) or degraded "+
+			"(decided without a store).",
 		[]string{"domain", "path", "outcome"}, nil)
 	nearTotal = prometheus.NewDesc("weir_near_hits_total",
-		"Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).", []string{"domain", "path"}, nil)
+		"Hits within the limit, but above NEAR_LIMIT_RATIO of it (0.8 unless set).", []string{"domain", "path"}, nil)
 )
 
 // sendHits sends each metric's series in the order of the output, because sorting them would dominate a scrape of many rules.

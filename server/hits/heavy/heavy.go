@@ -21,9 +21,9 @@ import "slices"
 type Sketch[T any] struct {
 	k       int
 	entries []Entry[T]       // elements beyond its length keep the memory of their T
-	index   map[uint64]int32 // the index of a key in held
+	index   map[uint64]int32 // the index of a key in entries
 	missing uint64
-	weights []uint64 // memory to sort them in
+	weights []uint64 // scratch space of shrink
 }
 
 // Entry is a key in a sketch.

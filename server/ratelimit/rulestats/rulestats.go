@@ -37,7 +37,7 @@ const (
 	// MaxValues is how many values of a rule have their own counters: the first ones; later ones share one. The same
 	// bound holds for the descriptors with overrides of a rule, and of a domain's unmatched descriptors.
 	MaxValues = 100
-	// maxNames is how many names have their own counters, in some 50 MB. It bounds what many reloads add up to.
+	// maxNames is how many names have their own counters, in some 50 MB, however many rules reloads replace.
 	maxNames = 1 << 18
 	// maxHits is the most that one check adds, a tebibyte; the rest is not counted.
 	maxHits = 1 << 40

@@ -184,8 +184,8 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	}
 	s.lastProduced = now
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: scope}, Metrics: []metricdata.Metrics{
-		sum("weir.hits", "Hits by rule and what became of them.", points[false]),
-		sum("weir.near_hits", "Of the hits within, those near the limit.", points[true]),
+		sum("weir.hits", "Hits by rule and outcome.", points[false]),
+		sum("weir.near_hits", "Hits within the limit, but near it.", points[true]),
 	}}}, nil
 }
 
