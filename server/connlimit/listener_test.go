@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// queue is a listener of connections that come from addresses.
+// queue is a listener whose connections come from given addresses.
 type queue chan net.Addr
 
 type end struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// sharesByHit is Shares hit by hit: each goes to whoever has the least for its weight of those that lack some.
+// sharesByHit is a naive Shares: it gives each hit to the Envoy with the least share per weight among those whose demand
+// is not met.
 func sharesByHit(capacity uint64, demands []Demand) []uint64 {
 	shares := make([]uint64, len(demands))
 	all := uint64(0)
@@ -106,7 +107,7 @@ func TestCapacityFollowsTheStrictestLimit(t *testing.T) {
 	}
 }
 
-// What Envoy 1.40 makes of a strategy: see reference/envoy-api.md, 2.2.
+// The test simulates how Envoy 1.40 applies a strategy: see reference/envoy-api.md, 2.2.
 func TestStrategyAdmitsItsShare(t *testing.T) {
 	type compared struct{ max, tokens uint32 } // by Envoy, to tell a change
 	var before compared

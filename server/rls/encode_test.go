@@ -18,8 +18,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Whatever the lengths of texts, and of the messages that hold them, the bytes are those of the protobuf message that says
-// the same; numbers that it has no room for are its largest. What answers say is among the behaviours of package server.
+// The encoded bytes must equal those of protobuf's message, for texts and messages of any length. Numbers that are too
+// large for a field become its largest. Package server tests the contents of answers.
 func TestEncodeAgreesWithProtobuf(t *testing.T) {
 	for length := 1; length < 16_390; length++ {
 		switch length {
@@ -61,7 +61,7 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 	}
 }
 
-// encoded reads the answer that a call gets.
+// encoded returns the decoded answer of a call.
 func encoded(t *testing.T, o Options, c *limit.Call) *ratelimit.RateLimitResponse {
 	t.Helper()
 	answer := new(ratelimit.RateLimitResponse)
