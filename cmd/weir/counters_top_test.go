@@ -11,8 +11,9 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// topOf returns what a question prints of an answer.
-func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
+// runTop runs weir counters top against a port that answers a, and returns the output. It fails the test unless the
+// request is asks.
+func runTop(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	t.Helper()
 	var asked string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,7 +22,7 @@ func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	}))
 	defer s.Close()
 	out := new(bytes.Buffer)
-	c.portFlags = askingAt(s)
+	c.portFlags = flagsFor(s)
 	if err := c.Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ A value may have had more, and others had some: that is in __other__, which weir
 		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
 			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first\n\nNo value was counted by itself then.\n"},
 	} {
-		if got := topOf(t, c.question, c.asks, c.answer); got != c.want {
+		if got := runTop(t, c.question, c.asks, c.answer); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.asks, got, c.want)
 		}
 	}

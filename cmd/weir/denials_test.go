@@ -24,7 +24,7 @@ descriptors:
   - {key: bytes, shadow_mode: true, rate_limit: {requests_per_unit: 4096, unit: second}}
 `
 
-// deniedWorld is a configuration in force, and a port that tells what it denies; it is noon.
+// deniedWorld has a configuration in force, and an admin port with its denials. It is noon.
 type deniedWorld struct {
 	config *descriptors.Config
 	table  *denials.Table
@@ -57,10 +57,10 @@ func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, b
 	w.table.Record(w.config.Place("shop", rule), shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
 }
 
-// run asks the port and returns what is printed.
+// run runs weir denials against the port, and returns the output.
 func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
 	t.Helper()
-	c.Port, c.N = askingAt(w.port).Port, max(c.N, 1)
+	c.Port, c.N = flagsFor(w.port).Port, max(c.N, 1)
 	var out bytes.Buffer
 	if err := c.Run(t.Context(), utc(&out)); err != nil {
 		return "error: " + err.Error()

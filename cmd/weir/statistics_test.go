@@ -23,7 +23,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// settingsAs returns those of an environment, of weir or in the place of ratelimit.
+// settingsAs returns the settings of a program, weir or ratelimit, with an environment.
 func settingsAs(t *testing.T, program string, environment config.Environment) *config.Settings {
 	t.Helper()
 	set, err := config.Read(environment)
@@ -47,7 +47,7 @@ func openForTest(t *testing.T, as string, environment map[string]string) (*stati
 	return s, metrics, err
 }
 
-// Who replaces envoyproxy/ratelimit has to limit where that program does: it ignores what it cannot have here.
+// Started as ratelimit, weir must limit wherever that program does, so it ignores a Prometheus port that it cannot open.
 func TestOnlyRatelimitStartsWithoutPrometheus(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +95,7 @@ func TestDotsInValuesAreSanitizedOnDemand(t *testing.T) {
 	}
 }
 
-// All sinks at once are as good as one, and what comes last, while the server drains, is sent all the same.
+// All sinks work at the same time, and the requests of the drain are sent too.
 func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
