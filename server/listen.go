@@ -54,7 +54,7 @@ func removeStaleSocket(path string) error {
 	case err == nil:
 		return errors.Join(fmt.Errorf("another process listens on %s", path), conn.Close())
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("asking whether a process listens on %s: %w", path, err)
+		return fmt.Errorf("checking whether a process listens on %s: %w", path, err)
 	}
 	return os.Remove(path)
 }

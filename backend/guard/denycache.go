@@ -49,7 +49,7 @@ type denial struct {
 	before    uint64
 }
 
-// denialSlot says in which shard a check's denial may be cached; the zero value means in none.
+// denialSlot is where a check's denial may be cached. The zero value means that it must not be cached.
 type denialSlot struct {
 	shard     *denialShard
 	evictions uint64 // shard.evictions before the check was sent to the store

@@ -115,17 +115,17 @@ type call struct {
 	settlements []settlement
 }
 
-// settlement is a check that settles a lease, to be decided before check number before of the call.
+// settlement is a check that settles a lease. The store decides it before the call's check with this index.
 type settlement struct {
-	before int
-	check  backend.Check
+	index int
+	check backend.Check
 }
 
-// plan is how one check is decided.
+// plan says how one check of a call is decided.
 type plan struct {
-	decided bool          // already, without the store
+	decided bool          // it is decided, without the store
 	denial  denialSlot    // where its denial is cached
-	lease   *pendingLease // to ask the store for; nil for none
+	lease   *pendingLease // the lease to ask the store for; nil for none
 }
 
 // Decide answers checks from cached denials and leases, lets the store decide the rest, and applies the failure policies
@@ -218,7 +218,7 @@ func (c *call) addSettlement(i int, check backend.Check) bool {
 func (g *Guard) decideRest(ctx context.Context, c *call) error {
 	settlements := c.settlements
 	for i := range c.checks {
-		for ; len(settlements) > 0 && settlements[0].before == i; settlements = settlements[1:] {
+		for ; len(settlements) > 0 && settlements[0].index == i; settlements = settlements[1:] {
 			*c.part.Add(c.checks, i) = settlements[0].check
 		}
 		if p := &c.plans[i]; !p.decided {
@@ -330,8 +330,8 @@ type Stats struct {
 	DenyCacheLookups uint64 // checks that were looked up, including DenyCacheHits
 	DenyCacheKeys    int
 
-	Leases       uint64 // that the store granted
-	LeaseGranted uint64 // their hits
+	Leases       uint64 // leases that the store granted
+	LeaseGranted uint64 // hits of these leases
 	// The next three add up to LeaseGranted once all leases are settled.
 
 	LeaseUsed     uint64 // hits that were admitted by leases

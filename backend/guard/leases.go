@@ -62,8 +62,8 @@ type leaseShard struct {
 type lease struct {
 	next            *lease // of the same key, under other limits
 	limits          []descriptors.Limit
-	granted, unused uint64 // hits; granted is 0 if there is nothing to settle
-	state           uint64
+	granted, unused uint64    // hits; granted is 0 if there is nothing to settle
+	state           uint64    // backend.Lease.State
 	chargedAt       time.Time // by the store's clock
 	bucketEnds      time.Time // of the bucket that was charged; zero before the first lease
 	ends            time.Time

@@ -20,8 +20,8 @@ func (l *lease) settlement(key []byte) backend.Check {
 		Lease: &backend.Lease{Granted: l.granted, Unused: l.unused, ChargedAt: l.chargedAt, State: l.state}}
 }
 
-// settleEnded starts to settle the ended leases, or all. Each call of the store has its own goroutine, so that a frozen
-// server does not hold up the others. It removes idle leases.
+// settleEnded starts to settle the ended leases, or all of them, and removes idle ones. Each call of the store has its own
+// goroutine, so that a frozen server does not delay the other calls.
 func (t *leaseTable) settleEnded(ctx context.Context, store backend.Counter, now time.Time, all bool, running *sync.WaitGroup) {
 	var checks []backend.Check
 	for i := range t.shards {
@@ -45,7 +45,7 @@ func (t *leaseTable) settle(ctx context.Context, store backend.Counter, checks [
 	}
 }
 
-// takeEnded appends the checks that settle the ended leases, or all, and removes idle leases.
+// takeEnded appends the checks that settle the ended leases, or all of them, and removes idle ones.
 func (sh *leaseShard) takeEnded(checks []backend.Check, now time.Time, all bool) []backend.Check {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

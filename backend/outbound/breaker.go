@@ -2,7 +2,7 @@ package outbound
 
 import "time"
 
-// Outcome is what an exchange or a PING showed of a server.
+// Outcome is the result of an exchange or a PING.
 type Outcome uint8
 
 // The outcomes, from the worst to the best for callers.
@@ -20,7 +20,7 @@ func (o Outcome) String() string {
 	return [...]string{"unknown", "unreachable", "lost", "loading", "refused", "answered"}[o]
 }
 
-// State is what a breaker knows of a server.
+// State is the state of a circuit breaker.
 type State uint8
 
 const (

@@ -37,7 +37,7 @@ type group[S any] struct {
 	caller     *caller
 	queue      *Queue[S]
 	requests   []*Request[S]
-	enqueuedAt time.Time // when they joined the queue
+	enqueuedAt time.Time // on the queue's entry
 }
 
 // refuse answers all requests of the group with an error.

@@ -36,7 +36,7 @@ func (d *deadlines) remove(c *caller) {
 	}
 }
 
-// takeOut takes a caller out and puts the last one in its place.
+// takeOut takes a caller out, and moves the last one to its index.
 func (d *deadlines) takeOut(c *caller) {
 	end := len(d.callers) - 1
 	last := d.callers[end]
@@ -62,7 +62,7 @@ func (d *deadlines) fire() {
 	now := time.Now()
 	d.next = time.Time{}
 	var next time.Time
-	for i := len(d.callers) - 1; i >= 0; i-- { // downwards, as the last one takes the place of one that is taken out
+	for i := len(d.callers) - 1; i >= 0; i-- { // downwards, because takeOut moves the last one
 		switch c := d.callers[i]; {
 		case !now.Before(c.deadline):
 			d.takeOut(c)

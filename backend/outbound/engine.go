@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// maxReusedText is how many bytes of text a call may have that is reused.
+// maxReusedText is the largest text buffer, in bytes, of a call that goes back to the pool.
 const maxReusedText = 64 << 10
 
 var (
@@ -44,7 +44,7 @@ type Codec[S any] interface {
 type Config struct {
 	// ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 	ErrUnavailable error
-	// Timeout bounds a check whose caller has a later deadline or none.
+	// Timeout is the timeout of a check whose caller has a later deadline or none.
 	Timeout time.Duration
 	// Pace is the least time between two batches while the first is in flight.
 	Pace time.Duration

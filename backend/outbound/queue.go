@@ -60,8 +60,8 @@ type Queue[S any] struct {
 	checks      int           // in requeued and waiting
 	inFlight    []*Batch[S]   // oldest first
 	lastSent    time.Time     // when the last batch was sent
-	roundTrip   time.Duration // of the last one that came back
-	waking      bool          // a worker is on its way to the queue
+	roundTrip   time.Duration // of the last batch that returned
+	waking      bool          // a worker was started or woken, and has not called next yet
 	idle        bool          // a worker waits to be woken
 	woken       chan struct{} // has a token once the idle worker is woken
 	timer       *time.Timer   // schedules a batch when the pace allows it
@@ -134,7 +134,7 @@ func (q *Queue[S]) hasRoom() bool {
 	switch q.Server.breaker.state {
 	case Closed:
 		return len(q.inFlight) < q.maxInFlight
-	case HalfOpen: // old batches may still wait for a connection; with maxOut 1 the old batch holds the only one
+	case HalfOpen: // old batches may still wait for a connection; with maxInFlight 1 the old batch holds the only one
 		return q.Server.halfOpenBatch == nil && (q.maxInFlight > 1 || len(q.inFlight) == 0)
 	}
 	return false

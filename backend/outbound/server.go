@@ -18,7 +18,7 @@ const (
 	PingTimeout = 250 * time.Millisecond
 	// DialTimeout is the timeout of connecting for a PING: TLS takes more round trips.
 	DialTimeout = 2 * PingTimeout
-	// idleTime is how long an unused server is kept.
+	// idleTime is how long a server must be unused before Retire closes it.
 	idleTime = time.Minute
 )
 
@@ -59,11 +59,11 @@ type Server[S any] struct {
 
 	ctx             context.Context // ends when the server is closed
 	cancel          context.CancelFunc
-	untilAway       context.Context // ends when the server is found to be away
+	untilAway       context.Context // ends when the breaker opens
 	cancelUntilAway context.CancelFunc
 }
 
-// Open makes a server with this number of queues, each with at most maxOut batches in flight.
+// Open makes a server with this number of queues, each with at most maxInFlight batches in flight.
 func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxInFlight int) *Server[S] {
 	s := &Server[S]{Name: name, engine: e, peer: peer, lastUsed: time.Now()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

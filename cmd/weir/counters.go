@@ -72,7 +72,7 @@ func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 	return c.run(ctx, out, http.MethodPost, "/grant", url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}})
 }
 
-// run sends a request and prints the answer. Its error is terminal.No if there was nothing to change.
+// run sends a request and prints the answer. Its error is terminal.ExitNo if there was nothing to change.
 func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
 	if err := checkDescriptor(c.Descriptor); err != nil {
 		return err
@@ -192,5 +192,5 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 }
 
-// layouts are the time layouts of a bucket's begin, by width. Buckets of a second or less seldom outlive the day.
+// layouts are the time layouts of a bucket's start, by width. Buckets of a second or less are seldom older than a day.
 var layouts = map[string]string{"50ms": "15:04:05.00", "1s": "15:04:05"}

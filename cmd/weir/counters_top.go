@@ -146,21 +146,21 @@ func (v *topView) bound() string {
 	a := v.answer
 	text := ""
 	if more := a.Found - len(a.Top); more > 0 {
-		text = terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
+		text = terminal.Thousands(uint64(more)) + " more: -n lists them. "
 	}
 	switch {
 	case a.Missing == nil && len(a.Top) == 0 && len(a.Warnings) > 0:
 		return ""
 	case a.Missing == nil && len(a.Top) == 0 && a.By == "hits":
-		return "No value was counted by itself then.\n"
+		return "No value had a series of its own then.\n"
 	case a.Missing == nil && len(a.Top) == 0:
-		return "No value that a rule keeps had hits of " + descriptors.Printable(a.By) + " then.\n"
+		return "No value with a series of its own had hits of " + descriptors.Printable(a.By) + " then.\n"
 	case a.Missing == nil:
-		return text + "A value may have had more, and others had some: that is in __other__, which weir history top lists.\n"
+		return text + "A value may have had more, and other values some: these hits are in __other__, which weir history top lists.\n"
 	case *a.Missing > 0:
 		return text + fmt.Sprintf("Counts of %s may be up to %s too low, and a key that is not listed had %[2]s at most.\n", a.By, terminal.Thousands(*a.Missing))
 	case len(a.Top) > 0:
 		return text + "Counts of " + a.By + " are exact.\n"
 	}
-	return "Nobody took any since then. Ask each weir; --from asks the history.\n"
+	return "No key had any since then. Ask each weir, or the history by --from.\n"
 }

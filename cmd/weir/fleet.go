@@ -41,7 +41,7 @@ type fleet struct {
 }
 
 // answered returns how many answered.
-func (w fleet) answered() int { return w.asked - len(w.unreachable) }
+func (f fleet) answered() int { return f.asked - len(f.unreachable) }
 
 // askEach asks all weirs that --admin names, concurrently, and prints the merged answer: as text by view, or as JSON. If
 // merge is nil, it prints each answer. Its error names the weirs that did not answer; it prints the others' answers.
@@ -50,7 +50,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
 	ports := f.Resolve(ctx, net.DefaultResolver.LookupNetIP)
 	if len(ports) > 1 && merge != nil {
-		query.Set("n", "1000") // the most that a port allows: the first of all may be late in each list
+		query.Set("n", "1000") // the most that a port allows: the top of all may be far down in each list
 	}
 	answers, errs := make([]*A, len(ports)), make([]error, len(ports))
 	bodies := make([]bytes.Buffer, len(ports)) // the output of asking each weir alone

@@ -180,7 +180,7 @@ func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
     32    12     0  10/minute  user  user=ann
     16     6     0  10/minute  user  user=bob
 
-1 more have no more than the last: -n lists them. Counts of over may be up to 5 too low, and a key that is not listed had 5 at most.
+1 more: -n lists them. Counts of over may be up to 5 too low, and a key that is not listed had 5 at most.
 `
 	var out bytes.Buffer
 	err := (&countersTop{Domain: "shop", By: "over", N: 2, portFlags: flags}).Run(t.Context(), utc(&out))

@@ -119,7 +119,7 @@ func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.
 }
 
 func (p Port) incompleteError(err error) error {
-	return fmt.Errorf("reading what %s answers, which is not whole: %w", p.Address, err)
+	return fmt.Errorf("reading the answer of %s, which is incomplete: %w", p.Address, err)
 }
 
 // client uses no proxy and follows no redirect, because only the admin port may get the token.

@@ -91,7 +91,7 @@ func (r *repeatedCalls) end() error {
 	}
 	switch {
 	case r.failure != nil:
-		return fmt.Errorf("%d of %d calls failed, the first so: %w", r.failed, r.sent(), r.failure)
+		return fmt.Errorf("%d of %d calls failed; the first: %w", r.failed, r.sent(), r.failure)
 	case r.last.unknownDomain():
 		return r.unknownDomainError()
 	case r.over > 0:

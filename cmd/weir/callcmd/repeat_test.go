@@ -90,7 +90,7 @@ func TestManyCallsContinueAfterErrors(t *testing.T) {
 		}
 		return responseOf(), nil
 	})
-	const want = "10 of 20 calls failed, the first so: weir:8081 answered Unavailable: no configuration yet"
+	const want = "10 of 20 calls failed; the first: weir:8081 answered Unavailable: no configuration yet"
 	if got.err == nil || got.err.Error() != want || !strings.Contains(got.text, "20 sent: 10 OK, 0 over, 10 errors, in 0.5s\n") {
 		t.Errorf("weir call printed\n%s\nand ended with %q, want 20 calls and %q", got.text, got.err, want)
 	}
