@@ -76,7 +76,7 @@ func (c *Command) sourceName() string {
 }
 
 // Load returns the configuration of a directory or a file, as weir check reads it, for commands that use it: its problems are
-// printed, and if there are errors, terminal.No is returned.
+// printed, and if there are errors, terminal.ExitNo is returned.
 func Load(path string, out terminal.Output) (*descriptors.Config, error) {
 	c := Command{Path: path}
 	f, err := c.read(out.In)

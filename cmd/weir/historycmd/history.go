@@ -263,7 +263,7 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	return true, errors.Join(ask(historyapi.New(store, set.History.FlushInterval, time.Now)), store.Close())
 }
 
-// exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was found.
+// exitFor returns terminal.ExitNo if any series is broken (unreadable or inexact), else ExitNothing if nothing was found.
 func exitFor(broken int, nothing bool) error {
 	switch {
 	case broken > 0:
