@@ -34,7 +34,7 @@ type behaviour struct {
 	answers   rls.Options
 	rules     string // of the domain shop, below descriptors:
 	steps     []step
-	recorded  string // what became of hits, as recordedIn has it; "" is not looked at
+	recorded  string // the recorded hits, as in formatTotals; "" is not checked
 }
 
 // step is a request, and its answer.

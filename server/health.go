@@ -22,7 +22,7 @@ var (
 	errDrainTimeout = errors.New("the drain has taken too long")
 )
 
-// HealthRules say what makes a process healthy. The zero value is weir's own.
+// HealthRules are the conditions for a healthy process. The zero value has weir's own.
 type HealthRules struct {
 	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain. Under the name "" gRPC
 	// health is then always good.

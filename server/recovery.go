@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// recovery turns a panic in a handler into an error of its call. No handler is known to panic.
+// recovery turns a panic in a handler into an error of its call. A panic is a defect.
 type recovery struct {
 	log     *slog.Logger
 	onPanic func()

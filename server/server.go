@@ -77,12 +77,12 @@ type Config struct {
 	StartLevel slog.Level // of the log line "listening"
 }
 
-// Parts are what the server serves.
+// Parts are the services and handlers of the ports.
 type Parts struct {
 	Service       *rls.Service
 	Quotas        *rlqs.Service // nil serves none
 	Health        *Health
-	Admin         admin.Parts              // Listen sets what Health and the Config decide
+	Admin         admin.Parts              // Listen sets its Ready, LikeRatelimit and Profiles
 	OnPanic       func()                   // called for each recovered panic
 	OnHealthCheck func(took time.Duration) // called for each gRPC health check; may be nil
 	Trace         Tracer                   // nil for none

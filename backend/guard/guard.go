@@ -97,7 +97,7 @@ func (g *Guard) Settle(ctx context.Context) {
 	running.Wait()
 }
 
-// maxKey is the longest key, in bytes, whose denials and leases are kept.
+// maxKey is the longest key, in bytes, whose denials are cached and for which hits are leased.
 const maxKey = 1024
 
 // call is one call of Decide. Calls are pooled, so that Decide allocates nothing.

@@ -40,7 +40,7 @@ type Codec[S any] interface {
 	ReasonOf(err error) backend.Reason
 }
 
-// Config is what differs between stores.
+// Config has the settings of a store.
 type Config struct {
 	// ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 	ErrUnavailable error

@@ -92,7 +92,7 @@ shop user=anne   rule user
 			Run(context.Context, terminal.Output) error
 		}
 		code int
-		want string // what it prints ends so
+		want string // the end of the output
 	}{
 		{"buckets are shown by level", &countersGet{ann}, 0, `shop user=ann   rule user
 

@@ -142,7 +142,7 @@ func (s *service) open(flag string) (err error) {
 	return nil
 }
 
-// parts returns what the ports serve.
+// parts returns the handlers and services of the ports.
 func (s *service) parts() server.Parts {
 	answers, access := s.set.Answers(), s.set.Access(s.log)
 	answers.Log = s.log

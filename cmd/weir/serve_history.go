@@ -85,7 +85,7 @@ func (p *historyPipeline) api() *historyapi.History {
 	return historyapi.New(p.store, p.flushInterval, time.Now)
 }
 
-// queries returns the handler of Prometheus's API. If HISTORY_QUERY is off or there is no history, it answers what to set.
+// queries returns the handler of Prometheus's API. If HISTORY_QUERY is off or there is no history, it names the variable to set.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
 	switch {
 	case p.store == nil:

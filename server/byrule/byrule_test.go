@@ -98,7 +98,7 @@ func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 func TestRemovedRuleStaysForItsGrace(t *testing.T) {
 	const others = "__unknown__ __unmatched__=0, shop __unmatched__=0, shop path=0, "
 	w := newWorld(t, shop)
-	late := w.use("tenant") // held by a request in flight
+	late := w.use("tenant") // a request in flight uses it
 	w.use("user")
 	w.apply(t, reordered)
 	w.Sweep(noon)

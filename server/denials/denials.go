@@ -23,7 +23,7 @@ type Denial struct {
 	Hits     uint64            // requested; 0 for a look
 	Count    uint64            // hits under the limit just before; 0 if nothing was counted
 	RetryIn  time.Duration     // from At until a check of this size would pass, or backend.Never
-	Source   backend.Source    // what decided
+	Source   backend.Source    // the store, the deny cache or whatever else decided
 }
 
 // FromCheck returns the denial of a check, given its decision. The caller sets Override and Quota.
@@ -39,7 +39,7 @@ func (d *Denial) RetryAfter(now time.Time) time.Duration {
 	return max(0, d.RetryIn-max(0, now.Sub(d.At)))
 }
 
-// Summary sums up the denials of a rule, or, if Shadow, what it would have denied.
+// Summary sums up the denials of a rule or, if Shadow, the requests that it would have denied.
 type Summary struct {
 	Domain, Path string // the stored form; descriptors.UnmatchedPath for overrides without a rule
 	Shadow       bool   // nothing was denied, as the rule or the process is in shadow mode
@@ -54,5 +54,5 @@ type Summary struct {
 	Weir        string    // the weir that stored it before this process began; "" for this process
 }
 
-// MaxDescriptor is how many bytes of a descriptor are kept. A longer one ends in an ellipsis.
+// MaxDescriptor is how many bytes of a descriptor are stored. A longer one is cut, and ends in an ellipsis.
 const MaxDescriptor = 512

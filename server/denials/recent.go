@@ -11,14 +11,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// At most 8,192 groups are kept, in 3 MiB: a group takes a slot for every 384 bytes. Their map takes some 300 KiB.
+// The ring has at most 8,192 groups, in 3 MiB: a group takes a slot for every 384 bytes. The map takes some 300 KiB.
 const (
 	slots      = 8 << 10
 	slotBytes  = 384
 	groupBytes = 240 // of a group without its descriptor
 )
 
-// recent keeps the newest groups, ordered by their first denial.
+// recent has the newest groups, ordered by their first denial.
 type recent struct {
 	seed maphash.Seed
 

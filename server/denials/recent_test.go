@@ -103,7 +103,7 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 type line struct {
 	requests uint64
 	first    time.Time
-	evicted  bool // a denial of it is older than what is surely kept
+	evicted  bool // the answer may miss a denial of the line, because it is older than since
 }
 
 func compare(t *testing.T, seed uint64, w *world, all []recordedDenial, q Filter) {

@@ -55,7 +55,7 @@ func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descript
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
-// Modes has what decides, beside the decision, how the hits of a check are counted.
+// Modes are the settings by which the hits of a decided check are counted.
 type Modes struct {
 	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode

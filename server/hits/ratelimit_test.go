@@ -18,7 +18,7 @@ func TestTotalsCountHitsLikeRatelimit(t *testing.T) {
 	for _, tc := range []struct {
 		limit, before, hits uint64
 		charge              descriptors.Charge
-		decision            backend.Decision // Allowed is what the limit says, Before before
+		decision            backend.Decision // Allowed by the limit, after Before hits
 		shadow              bool
 		want                [rulestats.Statistics]uint64
 	}{

@@ -1,6 +1,6 @@
 // Package hits counts each rule's hits by outcome, and ranks the keys with the most hits. The request path pays an
 // atomic add for the counts, and a sketch update for the ranking; /metrics reads the totals, and the exporter of the
-// history drains what was added since its last drain.
+// history drains the hits since its last drain.
 //
 // Looks and refunds are no hits. Only envoyproxy/ratelimit's statistics count refunds.
 package hits

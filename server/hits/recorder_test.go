@@ -164,7 +164,7 @@ func TestConcurrentReadsLoseNoHits(t *testing.T) {
 // Package byrule tests how long the counters of a removed rule stay.
 func TestHitsOfRemovedRulesAreDrained(t *testing.T) {
 	r, c := New(maxTestValues), fixture.Config(t, shop)
-	late := counterAt(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
+	late := counterAt(r.Table(c), c, "shop", "tenant", "a") // a request in flight uses it
 	r.Table(fixture.Config(t, "domain: shop"))
 	for i := range 4 {
 		late.RecordUnlimited(4)

@@ -17,7 +17,7 @@ const (
 	topPeriod     = 30 // seconds
 	shardCount    = 16
 	keysPerShard  = 64
-	maxDescriptor = 512 // bytes of a descriptor that are kept
+	maxDescriptor = 512 // bytes of a descriptor; a longer one is cut
 )
 
 // topKeys has the keys with the most hits in this process. The highest bits of a key choose its shard, which has its own lock.

@@ -35,7 +35,7 @@ type Log struct {
 	Log     *slog.Logger
 
 	failedAt, recoveredAt time.Time                    // when the first server failed, and when all counted again; zero: neither
-	beganAt, endedAt      time.Time                    // of the outage whose begin is logged; zero: not yet
+	beganAt, endedAt      time.Time                    // of the outage whose beginning is logged; zero: not yet
 	baseline              [descriptors.Policies]uint64 // decisions by policy when all servers last counted
 }
 

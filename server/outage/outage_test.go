@@ -80,8 +80,8 @@ func (s *outageTest) wantLine(promise string, want ...string) {
 	}
 }
 
-// TestOutageIsTwoLogLines: one when requests begin to be decided by policies, which says what these do, and one
-// with exact numbers when all servers count again.
+// The first line comes when policies begin to decide requests, with their effects; the second has the exact numbers, when
+// all servers count again.
 func TestOutageIsTwoLogLines(t *testing.T) {
 	config := fixture.Config(t, rules)
 	synctest.Test(t, func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestOutageIsTwoLogLines(t *testing.T) {
 	})
 }
 
-// TestFlappingServerIsAnOutage: a slow server is tried after each PING, and is not away for a moment then. A pause that
-// is no outage does not prolong one either.
+// A slow server is tried after each PING, and is not away for that moment: the outage goes on. Other short pauses do not
+// prolong an outage.
 func TestFlappingServerIsAnOutage(t *testing.T) {
 	config := fixture.Config(t, rules)
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestResetStreamsLeaveNothingBehind(t *testing.T) {
 			_ = stream.Send(garbage[i%len(garbage)])
 		}
 		serve(1 + round%19)
-		if !testing.Short() { // in short as fast as it goes
+		if !testing.Short() { // with -short, as fast as possible
 			<-second.C
 		}
 		reset()

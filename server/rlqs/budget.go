@@ -23,7 +23,7 @@ func (b *budget) add(one *bucket) {
 	b.buckets = append(b.buckets, one)
 }
 
-// remove removes a bucket of a connected Envoy. The last bucket takes its place.
+// remove removes a bucket of a connected Envoy, and moves the last bucket to its index.
 func (b *budget) remove(one *bucket) {
 	n := len(b.buckets) - 1
 	b.buckets[one.index], b.buckets[n].index = b.buckets[n], one.index

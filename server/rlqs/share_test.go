@@ -109,7 +109,7 @@ func TestCapacityFollowsTheStrictestLimit(t *testing.T) {
 
 // The test simulates how Envoy 1.40 applies a strategy: see reference/envoy-api.md, 2.2.
 func TestStrategyAdmitsItsShare(t *testing.T) {
-	type compared struct{ max, tokens uint32 } // by Envoy, to tell a change
+	type compared struct{ max, tokens uint32 } // Envoy compares these to detect a change
 	var before compared
 	for share := uint64(1); share < 100_000; share += 1 + share/97 {
 		b := strategy("share", share).GetTokenBucket()

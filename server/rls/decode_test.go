@@ -44,7 +44,7 @@ func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
 		f.Add(data[:len(data)*2/3])
 	}
 	f.Add([]byte{0x0a, 0x02, 0xff, 0xfe})                               // invalid UTF-8
-	f.Add([]byte{0x08, 0x01, 0x0d, 1, 2, 3, 4, 0x11, 1, 2})             // known numbers, other types
+	f.Add([]byte{0x08, 0x01, 0x0d, 1, 2, 3, 4, 0x11, 1, 2})             // existing field numbers with other types
 	f.Add([]byte{0x0b, 0x0c, 0x13, 0x08, 0x01, 0x14, 0x0c})             // groups
 	f.Add(protowire.AppendTag(nil, protowire.MaxValidNumber, 0))        // a field without its value
 	f.Add([]byte{0xfa, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}) // a number that is too large

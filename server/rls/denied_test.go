@@ -49,7 +49,7 @@ func TestDynamicMetadataTellsWhichRuleDenied(t *testing.T) {
 	config := fixture.Config(t, refusing)
 	for _, tc := range []struct {
 		promise, domain, ask string
-		off                  bool // nothing of denials is asked for
+		off                  bool // DeniedMetadata is off
 		shadow, request      bool
 		want                 string
 	}{

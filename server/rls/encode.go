@@ -131,7 +131,7 @@ func closeMessage(dst []byte, begin int) []byte {
 type Headers struct {
 	Response   HeaderNames // of the response to the caller
 	Request    HeaderNames // of the request to the upstream
-	RetryAfter bool        // tell refused callers when to retry, in whole seconds
+	RetryAfter bool        // add retry-after to refused answers, in whole seconds
 }
 
 // HeaderNames are the names of headers that show one descriptor's limit. A header with an empty name is omitted.

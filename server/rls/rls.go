@@ -46,7 +46,7 @@ type inboundCall struct {
 	limit.Call
 }
 
-// Options say what answers contain besides the verdict. The zero value adds nothing.
+// Options select the contents of answers besides the verdict. The zero value adds nothing.
 type Options struct {
 	Headers         Headers
 	DynamicMetadata bool         // send Envoy the request, and the metadata of the rules that let it pass

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Redis has the metrics of the Redis servers that count. A process may use two Redis deployments; a label tells them
-// apart. All its methods may be called by any number of goroutines.
+// Redis has the metrics of the Redis servers that count. A process may use two Redis deployments, which have different
+// labels. All its methods may be called by any number of goroutines.
 type Redis struct {
 	answer, wait *prometheus.HistogramVec
 	process      Process

@@ -36,7 +36,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Config says what is traced. The exporter also reads the environment variables OTEL_EXPORTER_OTLP_*.
+// Config configures tracing. The exporter also reads the environment variables OTEL_EXPORTER_OTLP_*.
 type Config struct {
 	GRPC     bool    // export by gRPC, else by HTTP with protobuf
 	Ratio    float64 // share of the traces that begin here which is sampled; callers decide about their own

@@ -93,7 +93,7 @@ const (
 func TestCallersDecideWhatIsSampled(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		ratio  float64 // of what has no caller
+		ratio  float64 // of requests without trace headers
 		pairs  []string
 		parent bool // the span is of the caller's trace
 		spans  int

@@ -106,7 +106,7 @@ func (c *client) limitColumns(result *callResult, i int) []string {
 		}
 	}
 	if s.GetCode() == overLimit && !result.denied() && result.metadata("shadow_denied") == nil {
-		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA an answer does not tell shadow mode
+		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA an answer does not mention shadow mode
 	}
 	switch {
 	case s.GetCurrentLimit() != nil:

@@ -1,4 +1,4 @@
-// Package callcmd is weir call: it asks a rate-limit service as Envoy does, once or many times.
+// Package callcmd is weir call: it calls a rate-limit service as Envoy does, once or many times.
 package callcmd
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Command asks a rate-limit service once, or many times, and prints what it answered.
+// Command calls a rate-limit service once, or many times, and prints the answers.
 type Command struct {
 	Addr       string        `default:"${grpc}" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket; without it what GRPC_HOST, GRPC_PORT and GRPC_UDS say."`
 	Domain     string        `required:"" placeholder:"NAME" help:"The domain to ask about."`

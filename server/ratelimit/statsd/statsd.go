@@ -19,7 +19,7 @@ const (
 	maxPacket    = 1432            // bytes of a datagram that Ethernet does not fragment
 )
 
-// Config says what is sent, where to and how.
+// Config has the statistics, the address and the format.
 type Config struct {
 	Network    string // tcp or udp
 	Address    string // host:port
@@ -65,7 +65,8 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// flush sends what is due. A failure is only a debug line: statsd may be on by default, with nobody listening.
+// flush sends the due statistics. It logs a failure only as a debug line, because statsd may be on by default where none
+// runs.
 func (s *Sender) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
@@ -75,7 +76,7 @@ func (s *Sender) flush(ctx context.Context) {
 	}
 }
 
-// send sends what is due. After a failure counters are due again, but response times are lost.
+// send sends the due statistics. After a failure counters are due again, but response times are lost.
 func (s *Sender) send(ctx context.Context) error {
 	timers := s.timers()
 	conn, err := s.dial(ctx, s.config.Network, s.config.Address)

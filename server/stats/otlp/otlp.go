@@ -30,7 +30,7 @@ const (
 	keepRemoved = 24 * time.Hour
 )
 
-// Config says what is exported. The exporter and its interval also read the environment variables OTEL_EXPORTER_OTLP_*
+// Config configures the export. The exporter and its interval also read the environment variables OTEL_EXPORTER_OTLP_*
 // and OTEL_METRIC_EXPORT_*.
 type Config struct {
 	GRPC     bool // export by gRPC, else by HTTP with protobuf
@@ -98,7 +98,7 @@ func (s *Sink) Observe(ctx context.Context, took time.Duration) {
 	s.latency.Record(ctx, took.Seconds())
 }
 
-// Drain is what others call in place of the recorder's Drain: only the sink may drain the recorder.
+// Drain replaces the recorder's Drain for other callers, because only the sink may drain the recorder.
 func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
