@@ -18,24 +18,24 @@ import (
 // countersCommand shows and changes the counters of one descriptor, over the admin port of a running weir.
 type countersCommand struct {
 	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
-	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
+	Reset countersReset `cmd:"" help:"Reset the counters of a descriptor."`
 	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
-	Top   countersTop   `cmd:"" help:"List who takes the most of a domain or rule, now or in the history."`
+	Top   countersTop   `cmd:"" help:"List the keys of a domain or rule with the most hits, now or in the history."`
 }
 
 func (*countersCommand) Help() string {
-	return `Asks the admin port of a running weir; those that share a Redis share their counters. Changes need the token of its
-ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. get and top
-ask all weirs that --admin resolves to or lists, and name those that do not answer. Exit code: 0; 1 if nothing was
-counted that could be given back or forgotten; 2 for an error.
+	return `Sends requests to the admin port of a running weir. Weirs that share a Redis share their counters. Changes need the token
+of weir's ADMIN_TOKEN_FILE, unless its DEBUG_HOST is a loopback address; weir logs them. get and top ask all weirs that
+--admin lists or resolves to, and name those that do not answer. Exit code: 0; 1 if there were no hits to reset or to give
+back; 2 for an error.
 
     weir counters get   --domain shop --descriptor user=ann
     weir counters grant --domain shop --descriptor user=ann --hits 5 --token-file token
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
     weir counters top   --domain shop --by over
 
---json prints what the port answers (server/admin/API.md): of each limit its levels, finest first, with their buckets,
-oldest first. A sliding_log and a token_bucket have none.`
+--json prints the port's answer (server/admin/API.md): for each limit its levels, finest first, with their buckets, oldest
+first. A sliding_log and a token_bucket have no buckets.`
 }
 
 // countersTarget has the flags of get, reset and grant.

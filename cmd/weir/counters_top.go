@@ -30,16 +30,16 @@ type countersTop struct {
 }
 
 func (*countersTop) Help() string {
-	return `Without --from it lists the keys that the weirs of --admin were asked about most in the last half to whole minute: at
-once, whatever counts them. limit is the strictest of their rule, or the one that denied last; a
-sentence below says how exact that is. With --from it lists the values that rules with detailed_metric or
-value_to_metric have in the history, of all weirs that share it. Exit code: 0, or 2 for an error.
+	return `Without --from it lists the keys with the most hits in the last half to whole minute, at the weirs of --admin, whatever
+their store. "limit" is the strictest limit of the key's rule, or the one that denied last. A sentence below the table says
+how exact the counts are. With --from it lists values in the history, from all weirs that share it: those of rules with
+detailed_metric or value_to_metric. Exit code: 0, or 2 for an error.
 
     weir counters top --domain shop --by over                       who is over now
     weir counters top --domain shop --path user/path=/pay -n 50     who takes the most of a rule
     weir counters top --domain shop --by over --from -1d            who was over since yesterday, where rules keep values
 
---json prints what the port answers (server/admin/API.md), the most first.`
+--json prints the port's answer (server/admin/API.md), the most hits first.`
 }
 
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {

@@ -22,8 +22,8 @@ import (
 type denialsCommand struct {
 	Domain     string            `placeholder:"NAME" help:"Only rules of this domain."`
 	Path       string            `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
-	Descriptor *string           `aliases:"value" placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
-	From       historycmd.Moment `placeholder:"T" help:"List what was denied of late, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
+	Descriptor *string           `aliases:"value" placeholder:"K=V,K=V" help:"Instead of rules, list recent denials of descriptors that have these entries, by minute."`
+	From       historycmd.Moment `placeholder:"T" help:"List recent denials, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
 	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	Values     bool              `help:"Show the descriptor of each last denial. Its values may be personal."`
@@ -32,19 +32,19 @@ type denialsCommand struct {
 }
 
 func (*denialsCommand) Help() string {
-	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start. Each
-replica keeps its own: --admin may be a name that resolves to all of them, or a list. "over" are the hits over the limit: denied,
-unless the line says that they passed. "still" is how long a request like the last would still be denied: "-" if it would
-pass by now unless others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
-and descriptor, who decided, and since when all denials are kept: with a history in Redis of the last day, from before
-its start, too. Exit code: 0, or 2 for an error.
+	return `Shows the last denial of each rule since the start of a running weir, from its admin port. Each replica has its own
+denials: --admin may be a list, or a name that resolves to all replicas. "over" is the number of hits over the limit: they
+were denied, unless the line says that they passed. "still" is how long a request like the last would still be denied; "-"
+means that it would pass now, unless others came before it. With --descriptor, --from or --to it lists recent denials: a
+line for each minute, limit and descriptor, with what decided, and the time since which all denials are kept. With a
+history in Redis these are the denials of the last day, even from before the start. Exit code: 0, or 2 for an error.
 
     weir denials
     weir denials --domain shop --path user/path=/pay --values
     weir denials --descriptor user=ann --from 02:30 --to 02:50 --tz Europe/Berlin
     weir denials --admin weir-admin-pods:6070          of all pods, by the chart's headless Service
 
---json prints what the port answers (server/admin/API.md).`
+--json prints the port's answer (server/admin/API.md).`
 }
 
 func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -95,7 +95,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	if near.Found == "" || near.Found == *c.Descriptor {
 		return ""
 	}
-	return fmt.Sprintf("Most like it is %s, which was denied of late", descriptors.Printable(near.Found))
+	return fmt.Sprintf("The most similar one is %s, which was denied recently", descriptors.Printable(near.Found))
 }
 
 // describe returns the answer as a table:

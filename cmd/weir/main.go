@@ -33,20 +33,20 @@ var version string
 
 type commands struct {
 	Serve    serveCommand        `cmd:"" help:"Answer Envoy's rate-limit requests."`
-	Check    checkcmd.Command    `cmd:"" help:"Validate descriptor files, and explain what a descriptor gets."`
+	Check    checkcmd.Command    `cmd:"" help:"Validate descriptor files, and explain which limits apply to a descriptor."`
 	Schema   schemaCommand       `cmd:"" help:"Print the JSON Schema of descriptor files, for editors."`
-	Call     callcmd.Command     `cmd:"" help:"Ask a rate-limit service, once or many times."`
-	Simulate simulatecmd.Command `cmd:"" help:"Ask what limits would do to traffic that was recorded or made up."`
-	Suggest  historycmd.Suggest  `cmd:"" help:"Tell which limits would have denied how many minutes of a rule's history."`
-	Counters countersCommand     `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
+	Call     callcmd.Command     `cmd:"" help:"Send requests to a rate-limit service, once or many times."`
+	Simulate simulatecmd.Command `cmd:"" help:"Simulate limits on recorded or generated traffic."`
+	Suggest  historycmd.Suggest  `cmd:"" help:"Suggest limits for a rule: how many minutes of its history each would have denied."`
+	Counters countersCommand     `cmd:"" help:"Show the counters of a descriptor, reset them, give hits back, rank the keys with the most hits."`
 	Denials  denialsCommand      `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
-	Quota    quotaCommand        `cmd:"" help:"Show what Envoys that limit by themselves demand and get."`
-	History  historycmd.Command  `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
+	Quota    quotaCommand        `cmd:"" help:"Show the demands and shares of Envoys that limit by themselves (RLQS)."`
+	History  historycmd.Command  `cmd:"" help:"Draw hits over time, rank rules, verify that no hit is lost, and move the history."`
 
-	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
+	Downsample historycmd.Downsample `cmd:"" help:"Downsample the old parts of the history, once."`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
-	Explain    helpCommand           `cmd:"" name:"help" help:"Tell more about a command."`
-	Completion completion.Completion `cmd:"" help:"Print what makes a shell complete commands and flags: weir completion bash."`
+	Explain    helpCommand           `cmd:"" name:"help" help:"Show the help of a command."`
+	Completion completion.Completion `cmd:"" help:"Print the completion script of a shell: weir completion bash."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
@@ -73,8 +73,8 @@ func run(program string, args []string) int {
 
 const description = `Limits requests for Envoy, and measures them.
 
-To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR says whether they are right,
-and weir call --domain D --descriptor key=value asks as Envoy does. weir COMMAND --help tells more.`
+To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR validates these files, and
+weir call --domain D --descriptor key=value sends a request as Envoy does. weir COMMAND --help has the details.`
 
 // runCommand runs one of weir's own commands.
 func runCommand(args []string, out terminal.Output) error {
@@ -135,11 +135,11 @@ func finish(err error) int {
 type schemaCommand struct{}
 
 func (schemaCommand) Help() string {
-	return `Editors that speak to a YAML language server check a descriptor file as it is written if it has the line
+	return `An editor with a YAML language server checks a descriptor file while you write it, if the file has the line
 
     # yaml-language-server: $schema=` + descriptors.SchemaURL + `
 
-or the path of a file in place of that address:
+or, in place of that address, the path of a file:
 
     weir schema > schema.json`
 }

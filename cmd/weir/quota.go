@@ -52,14 +52,14 @@ type quotaCommand struct {
 }
 
 func (*quotaCommand) Help() string {
-	return `Asks the admin port of a running weir for the buckets of Envoy's rate_limit_quota filter, the hungriest first: what each
-Envoy demands (with a fifth to grow by) and was assigned, in hits a second, and what it has let through and denied since its
-stream began. An Envoy has its stream at one replica: --admin may be a name that resolves to all of them, or a list.
+	return `Lists the buckets of Envoy's rate_limit_quota filter, from the admin port of a running weir, highest demand first: the
+Envoy's demand (with a fifth to grow) and its share, in hits a second, and the hits that it has allowed and denied since its
+stream began. An Envoy has its stream at one replica: --admin may be a list, or a name that resolves to all replicas.
 
     weir quota
     weir quota --domain shop --values --admin weir-admin-pods:6070
 
---json prints what the port answers (server/admin/API.md).`
+--json prints the port's answer (server/admin/API.md).`
 }
 
 // Run lists the buckets.

@@ -26,7 +26,7 @@ type serveCommand struct {
 
 func (*serveCommand) Help() string {
 	return `Everything else is set by the environment variables below; started as ratelimit, weir has other defaults
-(cmd/weir/ENVIRONMENT.md). SIGTERM drains and exits 0; a second one ends at once. SIGHUP has the configuration read again
+(cmd/weir/ENVIRONMENT.md). SIGTERM drains and exits 0; a second one ends at once. SIGHUP reloads the configuration
 at once.
 ` + environmentHelp()
 }

@@ -20,11 +20,11 @@ import (
 // Command calls a rate-limit service once, or many times, and prints the answers.
 type Command struct {
 	Addr       string        `default:"${grpc}" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket; without it what GRPC_HOST, GRPC_PORT and GRPC_UDS say."`
-	Domain     string        `required:"" placeholder:"NAME" help:"The domain to ask about."`
+	Domain     string        `required:"" placeholder:"NAME" help:"The domain of the request."`
 	Descriptor []string      `required:"" sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
-	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
+	Hits       uint32        `default:"1" help:"Hits to count; 0 only checks."`
 	Refund     bool          `help:"Give the hits back instead of counting them."`
-	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
+	Limit      string        `placeholder:"10/minute" help:"Send this limit with the request, in place of the configured one."`
 	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
 	JSON       bool          `name:"json" help:"Print each answer as JSON."`
 
@@ -34,27 +34,27 @@ type Command struct {
 	Key        string `group:"TLS" placeholder:"FILE" help:"Its key."`
 	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; the host of --addr unless given."`
 
-	Rate float64       `group:"Many calls" placeholder:"R" help:"Call so often a second, one call after the other."`
-	For  time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on with --rate; without it, until Ctrl-C."`
+	Rate float64       `group:"Many calls" placeholder:"R" help:"Calls a second, one after the other."`
+	For  time.Duration `group:"Many calls" placeholder:"30s" help:"How long to call with --rate; without it, until Ctrl-C."`
 }
 
 // Help returns what weir call --help shows below the first sentence.
 func (*Command) Help() string {
-	return `Asks as Envoy does, and tells the verdict, the limit, what remains and when to come back. Exit code: 0 OK,
-1 over a limit, 2 an error or an unknown domain, which is told on stderr. In a descriptor the first = of an entry
-separates key and value, \, is a comma and \\ a backslash.
+	return `Sends a request as Envoy does, and prints the verdict, the limit, the remaining hits and the time until they change.
+Exit code: 0 for OK, 1 for over a limit, 2 for an error or an unknown domain, which stderr has. In a descriptor the first =
+of an entry separates key and value, \, is a comma and \\ a backslash.
 
     weir call --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann,path=/pay --limit 10/5minute --json
     weir call --addr weir:8081 --tls --ca ca.crt --cert tls.crt --key tls.key --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann --rate 2 --for 30s
 
-A rolling limit resets when the bucket of its oldest hits is out of the window: up to 61 s for a minute, whose buckets
-have a second. What shadow mode let pass, and that a domain is unknown, is said by a weir with DENIAL_METADATA, its
-default (as ratelimit it is off); of others no limit applies to either.
+A sliding window resets when the bucket of its oldest hits leaves it: after up to 61 s for a minute, whose buckets have one
+second. weir reports requests that shadow mode let pass, and unknown domains, if DENIAL_METADATA is on: by default it is,
+but not as ratelimit. Other services do not report them.
 
-With --rate it calls many times, to watch a limit: a line each second, and at each change between OK and over; at last how
-long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
+With --rate it calls many times: it prints a line each second and at each change between OK and over, and the latencies in
+the end. The exit code is then 2 if a call failed, else 1 if one was over.
 
 --json prints a line for each call: the answer in protobuf's JSON, as POST /json has it.`
 }
