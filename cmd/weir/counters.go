@@ -25,9 +25,9 @@ type countersCommand struct {
 
 func (*countersCommand) Help() string {
 	return `Sends requests to the admin port of a running weir. Weirs that share a Redis share their counters. Changes need the token
-of weir's ADMIN_TOKEN_FILE, unless its DEBUG_HOST is a loopback address; weir logs them. get and top ask all weirs that
---admin lists or resolves to, and name those that do not answer. Exit code: 0; 1 if there were no hits to reset or to give
-back; 2 for an error.
+of weir's ADMIN_TOKEN_FILE or, if weir has none, a loopback address as its DEBUG_HOST; weir logs them. get and top ask all
+weirs that --admin lists or resolves to, and name those that do not answer. Exit code: 0; 1 if there were no hits to reset
+or to give back; 2 for an error.
 
     weir counters get   --domain shop --descriptor user=ann
     weir counters grant --domain shop --descriptor user=ann --hits 5 --token-file token
