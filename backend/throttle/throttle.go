@@ -19,14 +19,14 @@ type line struct {
 	at   time.Time
 }
 
-// Due returns true if a text about a subject should be logged now: because it differs from the last one, or because the
-// last one is older than repeatAfter; 0 never repeats a text. If true, Due stores the text as the last one.
-func (l *Lines) Due(subject, text string, repeatAfter time.Duration) bool {
+// Due reports whether to log a text about a subject: if it differs from the last one, or if the last one is older than
+// again, unless that is 0. If so, Due remembers the text.
+func (l *Lines) Due(subject, text string, again time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	before, known := l.last[subject]
-	if known && before.text == text && (repeatAfter == 0 || now.Sub(before.at) < repeatAfter) {
+	if known && before.text == text && (again == 0 || now.Sub(before.at) < again) {
 		return false
 	}
 	if l.last == nil {

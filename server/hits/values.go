@@ -90,7 +90,8 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 const reservedShare, reservedHits = 50, 10
 
 // seriesQuota decides which values have series: those in the history, and those drained since, which the history may
-// not list yet. A value's near hits count as hits within here. Recorder.draining guards it.
+// not list yet. If two weirs admit two values for the same free series between two syncs, the next series that becomes
+// free stays unused. A value's near hits count as hits within here. Recorder.draining guards it.
 type seriesQuota struct {
 	perRule  int                 // series of values of a rule and outcome, without the reserved ones
 	admitted map[history.ID]bool // values with a series; true: drained since the last sync

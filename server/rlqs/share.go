@@ -119,8 +119,9 @@ func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketA
 }
 
 // strategy returns Envoy's strategy for a kind of assignment. A share, in hits per horizon, becomes a token bucket that
-// holds the hits of a second. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, and divides
-// by whole seconds. A small share fills the bucket once per horizon, so that no share is rounded, and any two differ.
+// holds the hits of a second. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, divides by
+// whole seconds, and ignores requests_per_time_unit. A small share fills the bucket once per horizon, so that no share is
+// rounded, and any two differ.
 func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	switch kind {
 	case kindAllowAll:
