@@ -12,7 +12,7 @@ const fewRules = `
 - {key: closed, message: never, rate_limit: {requests_per_unit: 0, unit: day}}
 `
 
-// rpcBehaviours are those of whole requests.
+// rpcBehaviours are the behaviours of whole requests.
 var rpcBehaviours = []behaviour{{
 	name: "empty domain: INVALID_ARGUMENT, not UNKNOWN", rules: fewRules,
 	steps: []step{{ask: "domain: user=ann", want: "InvalidArgument: rate limit domain must not be empty"}},
@@ -80,9 +80,9 @@ var rpcBehaviours = []behaviour{{
 	},
 }}
 
-var limitHeaders = rls.Options{Headers: rls.Headers{Answer: rls.Names{Limit: "limit", Remaining: "left", Reset: "reset"}}}
+var limitHeaders = rls.Options{Headers: rls.Headers{Response: rls.HeaderNames{Limit: "limit", Remaining: "left", Reset: "reset"}}}
 
-// limitBehaviours are those of hits, and of limits that requests bring.
+// limitBehaviours are the behaviours of hits, and of overrides.
 var limitBehaviours = []behaviour{{
 	name: "hits_addend of the request counts for each descriptor without its own, and 0 is 1", rules: fewRules,
 	steps: []step{

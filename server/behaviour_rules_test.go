@@ -4,7 +4,7 @@ import (
 	"github.com/weirproxy/weir/server/rls"
 )
 
-// ruleBehaviours are those of what rules say besides their limits.
+// ruleBehaviours are the behaviours of rules' settings other than limits.
 var ruleBehaviours = []behaviour{{
 	name: "a shadow rule counts, and is OK with 0 left", rules: `
 - {key: user, shadow_mode: true, message: no, rate_limit: {requests_per_unit: 1, unit: hour}}

@@ -26,7 +26,7 @@ import (
 	"github.com/weirproxy/weir/server/rls"
 )
 
-// behaviour is one promise of the service, as a client sees it: rules, then requests with their answers.
+// behaviour is one promise of the service to its clients: rules, and requests with their answers.
 type behaviour struct {
 	name      string
 	algorithm descriptors.Algorithm // of limits that name none; 0 is fixed_window, that of envoyproxy/ratelimit
@@ -34,7 +34,7 @@ type behaviour struct {
 	answers   rls.Options
 	rules     string // of the domain shop, below descriptors:
 	steps     []step
-	recorded  string // what became of hits, as recordedIn has it; "" is not looked at
+	recorded  string // the recorded hits, as in formatTotals; "" is not checked
 }
 
 // step is a request, and its answer.
@@ -44,7 +44,7 @@ type step struct {
 	want string // as inWords writes it
 }
 
-// run starts a server with the rules, and goes through the steps.
+// run starts a server with the rules, and runs the steps.
 func (b *behaviour) run(t *testing.T) {
 	var micros atomic.Int64
 	micros.Store(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).UnixMicro())
@@ -61,7 +61,7 @@ func (b *behaviour) run(t *testing.T) {
 			micros.Store(at.UnixMicro())
 		}
 		answer, err := r.client().ShouldRateLimit(t.Context(), ask(t, s.ask))
-		got := inWords(answer)
+		got := formatResponse(answer)
 		if err != nil {
 			got = status.Code(err).String() + ": " + status.Convert(err).Message()
 		}
@@ -69,13 +69,14 @@ func (b *behaviour) run(t *testing.T) {
 			t.Errorf("request %d, %s:\n got %s\nwant %s", i+1, s.ask, got, s.want)
 		}
 	}
-	if got := recordedIn(r.recorder); b.recorded != "" && got != b.recorded {
+	if got := formatTotals(r.recorder); b.recorded != "" && got != b.recorded {
 		t.Errorf("recorded: %s\n    want: %s", got, b.recorded)
 	}
 }
 
-// ask reads a request: descriptors as weir call has them, with + between them. A word with a colon says more: of the
-// request domain:bar and addend:3 (nothing is one without descriptors), of its descriptor hits:0, refund:, limit:5/HOUR and times:2 that limit's units.
+// ask parses a request: descriptors as in weir call, joined by +. Words with a colon set fields: domain:bar and addend:3
+// those of the request; hits:0, refund:, limit:5/HOUR and times:2 (the limit's unit_multiplier) those of the descriptor.
+// The word nothing is a request without descriptors.
 func ask(t *testing.T, text string) *ratelimit.RateLimitRequest {
 	t.Helper()
 	r := &ratelimit.RateLimitRequest{Domain: "shop"}
@@ -132,9 +133,9 @@ func say(t *testing.T, r *ratelimit.RateLimitRequest, d *common.RateLimitDescrip
 	}
 }
 
-// inWords writes an answer: what it says of the request, then of each descriptor: OK 2/HOUR few, 1 left, 3600s. Then come
-// the body, headers, those of the request behind a >, and the rules' metadata, if there are any.
-func inWords(r *ratelimit.RateLimitResponse) string {
+// formatResponse formats an answer: the verdict on the request, then each descriptor's: OK 2/HOUR few, 1 left, 3600s.
+// Then come the body, the headers (those of the request after a >) and the rules' metadata, if there are any.
+func formatResponse(r *ratelimit.RateLimitResponse) string {
 	parts := []string{r.GetOverallCode().String()}
 	for _, s := range r.GetStatuses() {
 		text := s.Code.String()
@@ -174,8 +175,8 @@ func inWords(r *ratelimit.RateLimitResponse) string {
 	return strings.Join(parts, " | ")
 }
 
-// recordedIn writes what became of hits, by domain and path: shop user 2 within, 1 over.
-func recordedIn(r *hits.Recorder) string {
+// formatTotals formats the recorded hits by domain and path: shop user 2 within, 1 over.
+func formatTotals(r *hits.Recorder) string {
 	var all []string
 	for _, total := range r.Totals() {
 		text := total.Domain + " " + total.Path
@@ -195,9 +196,8 @@ func recordedIn(r *hits.Recorder) string {
 	return strings.Join(all, "; ")
 }
 
-// TestServiceBehavesLikeRatelimit goes through what envoyproxy/ratelimit promises to Envoy, behaviour by behaviour.
-// Where weir differs, the row says so, and descriptors/FORMAT.md too. That a Redis decides as memory does is proven of
-// the stores, and which rule a descriptor finds of package descriptors.
+// TestServiceBehavesLikeRatelimit tests the behaviours that envoyproxy/ratelimit promises to Envoy. If weir differs, the
+// row and descriptors/FORMAT.md say so. Other tests prove that Redis decides as memory does, and which rule matches.
 func TestServiceBehavesLikeRatelimit(t *testing.T) {
 	for _, b := range slices.Concat(rpcBehaviours, limitBehaviours, ruleBehaviours) {
 		t.Run(b.name, b.run)
@@ -218,7 +218,7 @@ func TestUndecidableRequestsAreUnavailable(t *testing.T) {
 	r.configure(t)
 	store.Close()
 	wants("without its store", "closed")
-	if got, want := recordedIn(r.recorder), "shop user 1 degraded"; got != want {
+	if got, want := formatTotals(r.recorder), "shop user 1 degraded"; got != want {
 		t.Errorf("recorded: %s; want %s: no hit may go missing", got, want)
 	}
 }

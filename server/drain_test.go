@@ -18,35 +18,35 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// held is a store that answers a check only when it is let: what asks it is under way until then.
-type held struct {
+// blockingStore answers no call before unblock is closed, so that requests stay in flight.
+type blockingStore struct {
 	backend.Counter
-	asked  chan struct{} // has a token for each call that has come
-	answer chan struct{} // closed to answer them all
+	called  chan struct{} // gets a token for each call of Decide
+	unblock chan struct{} // closed to answer them all
 }
 
-func (h *held) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	h.asked <- struct{}{}
+func (s *blockingStore) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	s.called <- struct{}{}
 	select {
-	case <-h.answer:
-		return h.Counter.Decide(ctx, checks, out)
+	case <-s.unblock:
+		return s.Counter.Decide(ctx, checks, out)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// startHeld starts a server whose store holds its answers back.
-func startHeld(t *testing.T, c Config) (*running, *held) {
+// startBlocking starts a server with a blockingStore.
+func startBlocking(t *testing.T, c Config) (*running, *blockingStore) {
 	t.Helper()
-	store := &held{fixture.Memory(t, time.Now), make(chan struct{}, 10), make(chan struct{})}
+	store := &blockingStore{fixture.Memory(t, time.Now), make(chan struct{}, 10), make(chan struct{})}
 	r := start(t, setup{Config: c, store: store})
 	r.configure(t)
 	return r, store
 }
 
-// callInBackground makes a call over gRPC and one over HTTP, and returns when both have come to the store, with where
-// their ends will be told.
-func (r *running) callInBackground(t *testing.T, store *held) <-chan error {
+// callInBackground makes a call over gRPC and one over HTTP, waits until both are in the store, and returns a channel for
+// their errors.
+func (r *running) callInBackground(t *testing.T, store *blockingStore) <-chan error {
 	t.Helper()
 	ended, ann := make(chan error, 2), ask(t, "user=ann")
 	go func() {
@@ -65,12 +65,12 @@ func (r *running) callInBackground(t *testing.T, store *held) <-chan error {
 		ended <- err
 	}()
 	for range 2 {
-		await(t, "a call comes to the store", store.asked)
+		await(t, "a call comes to the store", store.called)
 	}
 	return ended
 }
 
-// await receives what is promised.
+// await receives a value, and fails the test with the promise if none comes.
 func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
 	t.Helper()
 	select {
@@ -81,7 +81,7 @@ func await[T any](t *testing.T, promise string, from <-chan T) (got T) {
 	return got
 }
 
-// awaitClosed returns when new connections are refused: the drain's delay is over.
+// awaitClosed waits until the listener refuses connections, which it does after the drain's delay.
 func awaitClosed(t *testing.T, lis net.Listener) {
 	t.Helper()
 	process.Eventually(t, "the listener is closed", func() error {
@@ -93,7 +93,7 @@ func awaitClosed(t *testing.T, lis net.Listener) {
 	})
 }
 
-// awaitDrain returns when the server says that it wants no more traffic.
+// awaitDrain waits until the server is not ready any more.
 func (r *running) awaitDrain(t *testing.T) {
 	t.Helper()
 	process.Eventually(t, "the server drains", func() error {
@@ -104,9 +104,9 @@ func (r *running) awaitDrain(t *testing.T) {
 	})
 }
 
-// An open watch of health lasts as long as its client, and must not hold up the end.
+// A client's open watch of health must not delay the end of the drain.
 func TestDrainFinishesCallsInFlight(t *testing.T) {
-	r, store := startHeld(t, Config{DrainTimeout: time.Hour})
+	r, store := startBlocking(t, Config{DrainTimeout: time.Hour})
 	r.watchHealth(t)
 	calls := r.callInBackground(t, store)
 	r.stop()
@@ -114,12 +114,12 @@ func TestDrainFinishesCallsInFlight(t *testing.T) {
 	awaitClosed(t, r.http.listener)
 	select {
 	case err := <-r.ended:
-		t.Fatalf("the server has ended (%v) while two calls were under way", err)
+		t.Fatalf("the server has ended (%v) while two calls were in flight", err)
 	case err := <-calls:
 		t.Fatalf("a call has ended with %v before its store answered", err)
 	default:
 	}
-	close(store.answer)
+	close(store.unblock)
 	for range 2 {
 		if err := await(t, "a call ends", calls); err != nil {
 			t.Errorf("a call that was under way when the drain began: %v; want its answer", err)
@@ -138,7 +138,7 @@ func TestDrainCutsOffEndlessCalls(t *testing.T) {
 		"when DrainTimeout is over": {Config{DrainTimeout: time.Millisecond}, false},
 		"by a second signal":        {Config{DrainTimeout: time.Hour}, true},
 	} {
-		r, store := startHeld(t, cut.config)
+		r, store := startBlocking(t, cut.config)
 		calls := r.callInBackground(t, store)
 		r.stop()
 		awaitClosed(t, r.listener)
@@ -156,7 +156,7 @@ func TestDrainCutsOffEndlessCalls(t *testing.T) {
 	}
 }
 
-// Connections end at their age one after the other, so that clients come to new replicas, and no call is lost with one.
+// Connections are closed at MaxConnectionAge, so that clients reach new replicas. No call fails because of that.
 func TestConnectionAgeFailsNoCalls(t *testing.T) {
 	const connections = 4
 	r := start(t, setup{Config: Config{MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: process.Hang}})

@@ -11,11 +11,10 @@ import (
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// newLine listens for connections that are made by its Dial. Nothing of them is the kernel's, so their time is that of
-// the test.
-func newLine() *bufconn.Listener { return bufconn.Listen(1 << 16) }
+// newListener returns a listener in memory, so that connections use the clock of the synctest bubble.
+func newListener() *bufconn.Listener { return bufconn.Listen(1 << 16) }
 
-// An idle client takes its time, none of which passes outside.
+// A client that connects and sends nothing is disconnected at the handshake's timeout.
 func TestUnfinishedGreetingsAreClosed(t *testing.T) {
 	for what, sent := range map[string]string{
 		"nothing":                        "",
@@ -24,7 +23,7 @@ func TestUnfinishedGreetingsAreClosed(t *testing.T) {
 		"a preface and half of settings": preface + "\x00\x00\x00\x04",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			line := newLine()
+			line := newListener()
 			r := start(t, setup{grpc: line})
 			began := time.Now()
 			conn, err := line.Dial()

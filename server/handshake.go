@@ -11,18 +11,18 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// loggedHandshake logs failed TLS handshakes: clients learn little from TLS, and an operator must see which lack a
-// certificate.
-type loggedHandshake struct {
+// handshakeLogger logs failed TLS handshakes: a client learns little from TLS, so the operator must see which clients
+// lack a certificate.
+type handshakeLogger struct {
 	credentials.TransportCredentials
-	log    *slog.Logger
-	logged connlimit.Sampled
+	log     *slog.Logger
+	sampler connlimit.LogSampler
 }
 
-func (h *loggedHandshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h *handshakeLogger) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := h.TransportCredentials.ServerHandshake(conn)
 	if err != nil && !errors.Is(err, io.EOF) { // a probe of the port connects and sends nothing
-		h.logged.Log(h.log, slog.LevelWarn, "TLS handshake failed",
+		h.sampler.Log(h.log, slog.LevelWarn, "TLS handshake failed",
 			"client", conn.RemoteAddr().String(), "error", err)
 	}
 	return secure, info, err

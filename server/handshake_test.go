@@ -14,12 +14,12 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
-// Who asks clients for certificates has to hear of those that have none, and not be flooded by them.
+// An operator who requires client certificates must see which clients have none, in a bounded number of lines.
 func TestRefusedTLSHandshakesAreLogged(t *testing.T) {
 	mesh := certstest.New(t, "mesh")
 	config := mustTLS(t, certs.Server, mount(t, t.TempDir(), mesh, "weir"))
 	var log bytes.Buffer
-	r := &loggedHandshake{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &handshakeLogger{TransportCredentials: credentials.NewTLS(config), log: slog.New(slog.NewTextHandler(&log, nil))}
 	connect := func(as func(net.Conn)) {
 		t.Helper()
 		client, conn := net.Pipe()

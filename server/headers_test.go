@@ -11,7 +11,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// Envoy's tracers hand on what callers send: if weir took none of that, a long tracestate would pass every limit.
+// Envoy's tracers pass on callers' headers: if weir refused long ones, a long tracestate would bypass every limit.
 func TestLongHeadersAreAccepted(t *testing.T) {
 	r := start(t, setup{})
 	r.configure(t)

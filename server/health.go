@@ -22,7 +22,7 @@ var (
 	errDrainTimeout = errors.New("the drain has taken too long")
 )
 
-// HealthRules say what makes a process healthy. The zero value is weir's own.
+// HealthRules are the conditions for a healthy process. The zero value has weir's own.
 type HealthRules struct {
 	// ByStore makes gRPC health and /healthcheck good from the store's first answer until a drain. Under the name "" gRPC
 	// health is then always good.
@@ -31,8 +31,8 @@ type HealthRules struct {
 	NeedsDomains bool
 }
 
-// Health says whether this process wants traffic: from its first configuration until it drains, unless its rules say
-// otherwise. gRPC health checks see it under "", "ratelimit" and the service's full name.
+// Health tells load balancers and probes whether this process wants traffic: from its first configuration until it
+// drains, unless its rules say otherwise. gRPC health checks see it under "", "ratelimit" and the service's full name.
 type Health struct {
 	grpc  *health.Server
 	rules HealthRules
@@ -65,7 +65,7 @@ func (h *Health) StoreAnswered() { h.update(func() { h.answered = true }) }
 // SetStoreAway records whether the store cannot count now. If it is never called, health does not depend on the store.
 func (h *Health) SetStoreAway(away bool) { h.update(func() { h.storeAway = away }) }
 
-// Drain makes the health negative until the process ends.
+// Drain makes the process unhealthy until it ends.
 func (h *Health) Drain() { h.update(func() { h.draining = true }) }
 
 // update applies a change and recomputes readiness and liveness, for gRPC health checks too.
@@ -98,7 +98,7 @@ func errorIf(applies bool, err error) error {
 	return nil
 }
 
-// Ready returns why the process should get no traffic, nil if it should.
+// Ready returns nil if the process should get traffic, else the reason why not.
 func (h *Health) Ready() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,15 +115,15 @@ func (h *Health) Alive() error {
 // healthServer answers gRPC health checks.
 type healthServer struct {
 	*health.Server
-	took func(time.Duration) // called for each check; may be nil
+	onCheck func(took time.Duration) // called for each check; may be nil
 }
 
 // Check answers a health check.
 func (c healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	begin := time.Now()
 	answer, err := c.Server.Check(ctx, r)
-	if c.took != nil {
-		c.took(time.Since(begin))
+	if c.onCheck != nil {
+		c.onCheck(time.Since(begin))
 	}
 	return answer, err
 }

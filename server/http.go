@@ -32,7 +32,8 @@ func httpHandler(c Config, p Parts) http.Handler {
 	return mux
 }
 
-// guardJSON refuses requests from browsers: a web page could otherwise reach a port that only its reader's network can.
+// guardJSON refuses requests from browsers: otherwise any web page could use its reader's browser to reach the port
+// inside the reader's network.
 func guardJSON(c Config, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mediaType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -15,7 +15,7 @@ import (
 // socketMode lets all users connect, as with a TCP port: Envoy usually runs as another user.
 const socketMode = 0o666
 
-// listen opens host:port, also for other processes if shared, or unix:/path, a socket that Close removes.
+// listen opens host:port, which other processes may open too if shared, or unix:/path, a socket that Close removes.
 func listen(address string, shared bool) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
@@ -54,7 +54,7 @@ func removeStaleSocket(path string) error {
 	case err == nil:
 		return errors.Join(fmt.Errorf("another process listens on %s", path), conn.Close())
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("asking whether a process listens on %s: %w", path, err)
+		return fmt.Errorf("checking whether a process listens on %s: %w", path, err)
 	}
 	return os.Remove(path)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// socketPath is short, as the path of a socket may have 107 bytes at most.
+// socketPath returns a short path, because the path of a socket may have 107 bytes at most.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "weir")
@@ -23,7 +23,7 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "weir.sock")
 }
 
-// A container that restarts listens again where its killed process left a socket.
+// A restarted container must listen again at the path where its killed process left a socket.
 func TestUnixSocketServesUntilTheDrainEnds(t *testing.T) {
 	path := socketPath(t)
 	left, err := net.Listen("unix", path)

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// httpConnections are the connections that each HTTP port may have: for probes, scrapers, people and clients of /json.
+// httpConnections limits the connections of each HTTP port: of probes, scrapers, browsers and clients of /json.
 var httpConnections = connlimit.Limits{Total: 512, PerClient: 128}
 
 // Port is an HTTP port: one of a [Server], or a port of its own, as of weir history serve.
@@ -23,13 +23,13 @@ type Port struct {
 func OpenPort(name, address string, log *slog.Logger, h http.Handler) (*Port, error) {
 	listener, err := listen(address, false)
 	if err != nil {
-		return nil, errOpening(name, err)
+		return nil, openingError(name, err)
 	}
 	return newPort(connlimit.New(listener, name, httpConnections, log), log, h), nil
 }
 
-// errOpening returns the error of a port that cannot be opened, which names the variables that say where it is.
-func errOpening(name string, err error) error {
+// openingError returns the error of a port that cannot be opened. It names the environment variables of the address.
+func openingError(name string, err error) error {
 	variables := map[string]string{"gRPC": "GRPC_HOST and GRPC_PORT, or GRPC_UDS,", "HTTP": "HOST and PORT", "admin": "DEBUG_HOST and DEBUG_PORT"}[name]
 	if variables == "" {
 		return fmt.Errorf("opening the %s port: %w", name, err)
@@ -55,9 +55,9 @@ func (p *Port) Run(ctx context.Context, drain time.Duration) error {
 		return fmt.Errorf("the %s port failed: %w", p.listener.Port, err)
 	case <-ctx.Done():
 	}
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	return p.shutDown(bound)
+	return p.shutDown(drainCtx)
 }
 
 func (p *Port) serve() error { return p.http.Serve(p.listener) }

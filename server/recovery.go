@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// recovery turns a panic in a handler into an error of its call. No handler is known to panic.
+// recovery turns a panic in a handler into an error of its call. A panic is a defect.
 type recovery struct {
-	log      *slog.Logger
-	panicked func()
-	trace    Tracer // ends the spans of calls; may be nil
+	log     *slog.Logger
+	onPanic func()
+	trace   Tracer // ends the spans of calls; may be nil
 }
 
 func (r recovery) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
@@ -36,14 +36,14 @@ func (r recovery) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerIn
 // toError recovers from a panic and makes it the call's error.
 func (r recovery) toError(method string, err *error) {
 	if p := recover(); p != nil {
-		r.panicked()
+		r.onPanic()
 		r.log.Error("panic in a call", "method", method, "panic", p, "stack", string(debug.Stack()), "remedy", "please report it")
 		*err = status.Error(codes.Internal, "internal error")
 	}
 }
 
-// boundHeaders refuses calls with more than maxHeaders headers before any memory is held: a header costs 250 bytes
-// here, and one byte to send. It begins the spans of the other calls.
+// boundHeaders refuses calls with more than maxHeaders headers before they take memory: a header costs weir 250 bytes,
+// and its sender one. It starts the spans of the other calls.
 func boundHeaders(trace Tracer) tap.ServerInHandle {
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
 		n := 0
@@ -60,8 +60,8 @@ func boundHeaders(trace Tracer) tap.ServerInHandle {
 	}
 }
 
-// maxReflections is how many reflection streams may begin in a second: an answer holds 100 KB until it is read, and
-// nothing tells when.
+// maxReflections is how many reflection streams may begin in a second: an answer holds 100 KB until the client has read
+// it, and weir does not learn when.
 const maxReflections = 16
 
 // boundReflection refuses reflection streams beyond maxReflections.
@@ -76,12 +76,13 @@ func boundReflection() grpc.StreamServerInterceptor {
 			time.AfterFunc(time.Second, func() { <-recent })
 			return handle(srv, s)
 		default:
-			return status.Errorf(codes.ResourceExhausted, "%d others have begun to reflect in the last second: try again", maxReflections)
+			return status.Errorf(codes.ResourceExhausted, "%d reflection streams have begun in the last second, and no more may: try again", maxReflections)
 		}
 	}
 }
 
-// endStreamsWith ends all streams, health watches too, when ctx ends, so that a graceful stop does not wait for clients.
+// endStreamsWith returns an interceptor that ends all streams, including health watches, when ctx ends, so that a
+// graceful stop does not wait for clients.
 func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		streamCtx, cancel := context.WithCancel(s.Context())
@@ -91,7 +92,7 @@ func endStreamsWith(ctx context.Context) grpc.StreamServerInterceptor {
 	}
 }
 
-// boundStream is a stream with a context of its own.
+// boundStream is a stream with another context.
 type boundStream struct {
 	grpc.ServerStream
 	ctx context.Context

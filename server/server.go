@@ -33,10 +33,10 @@ const streamWorkers = 64
 // takes milliseconds; a client that stalls holds a socket and the buffers of a connection.
 const handshakeTimeout = 5 * time.Second
 
-// Bounds of a connection to the gRPC port: calls in flight, and for each bytes of headers (as HTTP/2 counts them) and
-// of its message before weir reads it. cmd/weir/faults has the attacks that they withstand; an Envoy with more calls
-// in flight opens another connection. Envoy's tracers and initial_metadata pass on the caller's headers, up to 60 KiB,
-// but few of them. A window that grew with the load could be 16 MB.
+// Limits of a connection to the gRPC port: calls in flight and, for each call, bytes of headers (as HTTP/2 counts them),
+// bytes of its message before weir reads it, and the number of headers. cmd/weir/faults has the attacks that they
+// withstand. An Envoy with more calls in flight opens another connection. Envoy's tracers and initial_metadata pass on
+// few headers of the caller, but up to 60 KiB. The windows are static, because grpc-go's dynamic ones may grow to 16 MB.
 const (
 	maxStreams    = 24
 	maxHeaderList = 96 << 10
@@ -44,14 +44,14 @@ const (
 	connWindow    = 1 << 20
 	maxHeaders    = 128
 
-	// readSize is how many bytes are read from a connection before other connections get their turn.
+	// readSize is the size of a connection's read buffer: weir reads no more before it serves other connections.
 	readSize = 16 << 10
 )
 
 // keepalivePause is how long a client may be idle before it is pinged.
 const keepalivePause = 2 * time.Minute
 
-// Config says where to listen and how to end.
+// Config has the addresses, limits and timeouts of a server.
 type Config struct {
 	GRPCAddress, HTTPAddress, AdminAddress string // host:port, or unix:/path of a socket
 
@@ -71,22 +71,22 @@ type Config struct {
 	Profiles           bool // serve /debug/pprof/ on the admin port
 	AdminLikeRatelimit bool // see admin.Parts.LikeRatelimit
 
-	NoJSON      string // a sentence that says why /json is not served; "" serves it
+	NoJSON      string // the error message that /json answers because it is off; "" serves /json
 	AnyJSONType bool   // accept any Content-Type on /json
 
 	StartLevel slog.Level // of the log line "listening"
 }
 
-// Parts are what the server serves.
+// Parts are the services and handlers of the ports.
 type Parts struct {
-	Service  *rls.Service
-	Quotas   *rlqs.Service // nil serves none
-	Health   *Health
-	Admin    admin.Parts              // Listen sets what Health and the Config decide
-	Panicked func()                   // called for each recovered panic
-	Checked  func(took time.Duration) // called for each gRPC health check; may be nil
-	Trace    Tracer                   // nil for none
-	Log      *slog.Logger
+	Service       *rls.Service
+	Quotas        *rlqs.Service // nil serves none
+	Health        *Health
+	Admin         admin.Parts              // Listen sets its Ready, LikeRatelimit and Profiles
+	OnPanic       func()                   // called for each recovered panic
+	OnHealthCheck func(took time.Duration) // called for each gRPC health check; may be nil
+	Trace         Tracer                   // nil for none
+	Log           *slog.Logger
 }
 
 // Tracer makes the spans of requests.
@@ -123,7 +123,7 @@ func Listen(c Config, p Parts) (*Server, error) {
 			for _, opened := range listeners {
 				_ = opened.Close() // the error that matters is the one that led here
 			}
-			return nil, errOpening(port.name, err)
+			return nil, openingError(port.name, err)
 		}
 		listeners = append(listeners, connlimit.New(lis, strings.ToLower(port.name), port.connections, p.Log))
 	}
@@ -137,13 +137,13 @@ func Listen(c Config, p Parts) (*Server, error) {
 }
 
 func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
-	r := recovery{p.Log, p.Panicked, p.Trace}
+	r := recovery{p.Log, p.OnPanic, p.Trace}
 	transport := insecure.NewCredentials()
 	if c.TLS != nil {
 		transport = credentials.NewTLS(c.TLS)
 	}
 	g := grpc.NewServer(
-		grpc.Creds(&loggedHandshake{TransportCredentials: transport, log: p.Log}),
+		grpc.Creds(&handshakeLogger{TransportCredentials: transport, log: p.Log}),
 		grpc.ForceServerCodecV2(rls.NewCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -164,7 +164,7 @@ func newGRPC(c Config, p Parts, streams context.Context) *grpc.Server {
 	if p.Quotas != nil {
 		p.Quotas.Register(g)
 	}
-	healthpb.RegisterHealthServer(g, healthServer{p.Health.grpc, p.Checked})
+	healthpb.RegisterHealthServer(g, healthServer{p.Health.grpc, p.OnHealthCheck})
 	reflection.Register(g)
 	return g
 }
@@ -199,11 +199,11 @@ func (s *Server) drain(kill context.Context) error {
 	case <-time.After(s.config.DrainDelay):
 	case <-kill.Done():
 	}
-	bound, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
+	drainCtx, cancel := context.WithTimeoutCause(kill, s.config.DrainTimeout, errDrainTimeout)
 	defer cancel()
 	s.endStreams()
 	ended := make(chan error, 1)
-	go func() { ended <- s.http.shutDown(bound) }()
+	go func() { ended <- s.http.shutDown(drainCtx) }()
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -211,8 +211,8 @@ func (s *Server) drain(kill context.Context) error {
 	}()
 	select {
 	case <-stopped:
-	case <-bound.Done():
-		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(bound))
+	case <-drainCtx.Done():
+		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(drainCtx))
 		s.grpc.Stop()
 		<-stopped
 	}

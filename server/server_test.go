@@ -38,7 +38,7 @@ import (
 
 const shop = "{domain: shop, descriptors: [{key: user, message: slow down, rate_limit: {requests_per_unit: 2, unit: hour, name: few}}]}"
 
-// setup is what a test's server differs in from a server that is as weir makes it unasked.
+// setup has the settings of a test's server that differ from weir's defaults.
 type setup struct {
 	Config
 	health  *Health         // nil is weir's own
@@ -49,7 +49,7 @@ type setup struct {
 	grpc    net.Listener // nil is a port of its own; the server has no other ports then
 }
 
-// running is a server on ports of its own, and a connection to it.
+// running is a running server on free ports, and a connection to it.
 type running struct {
 	*Server
 	limiter  *limit.Limiter
@@ -63,7 +63,7 @@ type running struct {
 	panics   atomic.Int64
 }
 
-// start starts a server, which ends with its test.
+// start runs a server until the test ends.
 func start(t testing.TB, s setup) *running {
 	t.Helper()
 	s.HTTPAddress, s.AdminAddress = "127.0.0.1:0", "127.0.0.1:0"
@@ -81,15 +81,15 @@ func start(t testing.TB, s setup) *running {
 	r.quotas = rlqs.New(r.limiter, rlqs.Options{MaxStreams: 1, MaxBuckets: 1, MaxStreamBuckets: 1, Replicas: func() int { return 1 },
 		Log: slog.New(slog.DiscardHandler)})
 	var err error
-	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.Answered) { metrics.Observe(a.Result, a.Took) }),
+	r.Server, err = Listen(s.Config, Parts{Service: rls.New(r.limiter, s.answers, func(a rls.AnsweredRequest) { metrics.Observe(a.Result, a.Took) }),
 		Quotas: r.quotas, Health: r.health,
-		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Access: &admin.Access{}}, Panicked: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
+		Admin: admin.Parts{Metrics: metrics.Handler(), Rules: r.limiter, Access: &admin.Access{}}, OnPanic: func() { r.panics.Add(1) }, Trace: s.trace, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	target := r.listener.Addr().String()
 	if s.grpc != nil {
-		for i, line := range []net.Listener{s.grpc, newLine(), newLine()} {
+		for i, line := range []net.Listener{s.grpc, newListener(), newListener()} {
 			r.Listeners()[i].Listener.Close()
 			r.Listeners()[i].Listener = line
 		}
@@ -152,8 +152,9 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 
 const good, bad = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING
 
-// seen fails unless health is this under no name and under the service's, and the ports answer with these codes.
-func (r *running) seen(t *testing.T, when string, nameless, named healthpb.HealthCheckResponse_ServingStatus, healthcheck, ready int) {
+// wantHealth fails the test unless gRPC health has these states under "" and under the service's name, and /healthcheck
+// and /readyz answer with these codes.
+func (r *running) wantHealth(t *testing.T, when string, nameless, named healthpb.HealthCheckResponse_ServingStatus, healthcheck, ready int) {
 	t.Helper()
 	for name, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{"": nameless, "ratelimit": named, rls.ServiceName: named} {
 		got, err := healthpb.NewHealthClient(r.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
@@ -173,7 +174,7 @@ func (r *running) seen(t *testing.T, when string, nameless, named healthpb.Healt
 	}
 }
 
-// watchHealth watches health until the test ends, and has heard of it once.
+// watchHealth watches health until the test ends. It returns after the first message.
 func (r *running) watchHealth(t *testing.T) healthpb.Health_WatchClient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*process.Hang) // longer than anybody waits for the end
@@ -190,13 +191,13 @@ func (r *running) watchHealth(t *testing.T) healthpb.Health_WatchClient {
 
 func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}}) // it drains until it is killed
-	r.seen(t, "unconfigured", bad, bad, 200, 503)
+	r.wantHealth(t, "unconfigured", bad, bad, 200, 503)
 	r.configure(t)
-	r.seen(t, "configured", good, good, 200, 200)
+	r.wantHealth(t, "configured", good, good, 200, 200)
 	r.health.SetStoreAway(true)
-	r.seen(t, "without its counters", bad, bad, 500, 503)
+	r.wantHealth(t, "without its counters", bad, bad, 500, 503)
 	r.health.SetStoreAway(false)
-	r.seen(t, "with them again", good, good, 200, 200)
+	r.wantHealth(t, "with them again", good, good, 200, 200)
 	watch := r.watchHealth(t)
 	r.stop()
 	if got, err := watch.Recv(); err != nil || got.Status != bad {
@@ -204,24 +205,24 @@ func TestHealthFollowsConfigurationAndDrain(t *testing.T) {
 	}
 	r.health.SetStoreAway(true)
 	r.health.SetStoreAway(false)
-	r.seen(t, "draining", bad, bad, 500, 503)
+	r.wantHealth(t, "draining", bad, bad, 500, 503)
 }
 
-// In place of envoyproxy/ratelimit a process is healthy from its store's first answer, and restarted by /healthcheck.
+// Started as envoyproxy/ratelimit, a process is healthy from its store's first answer on, and /healthcheck restarts it.
 func TestRatelimitHealthWaitsForTheStore(t *testing.T) {
 	h := NewHealth(HealthRules{ByStore: true})
 	r := start(t, setup{Config: Config{DrainDelay: time.Hour, DrainTimeout: time.Hour}, health: h})
-	r.seen(t, "at first", good, bad, 500, 503)
+	r.wantHealth(t, "at first", good, bad, 500, 503)
 	r.configure(t)
-	r.seen(t, "configured, with a store that has not answered", good, bad, 500, 200)
+	r.wantHealth(t, "configured, with a store that has not answered", good, bad, 500, 200)
 	h.StoreAnswered()
-	r.seen(t, "once the store has answered", good, good, 200, 200)
+	r.wantHealth(t, "once the store has answered", good, good, 200, 200)
 	h.SetStoreAway(true)
-	r.seen(t, "without its counters, where that is asked for", good, bad, 500, 503)
+	r.wantHealth(t, "without its counters, where that is asked for", good, bad, 500, 503)
 	h.SetStoreAway(false)
 	r.stop()
 	r.awaitDrain(t)
-	r.seen(t, "draining", good, bad, 500, 503)
+	r.wantHealth(t, "draining", good, bad, 500, 503)
 }
 
 func TestHealthCanRequireADomain(t *testing.T) {
@@ -251,7 +252,7 @@ func get(t *testing.T, of *Port, path string) (int, string) {
 	return read(t)(http.Get("http://" + of.Address() + path))
 }
 
-// read reads an answer, and returns its code and body.
+// read returns a function that returns the code and the body of a response.
 func read(t *testing.T) func(*http.Response, error) (int, string) {
 	return func(resp *http.Response, err error) (int, string) {
 		t.Helper()
@@ -321,32 +322,32 @@ func TestTakenPortIsAnError(t *testing.T) {
 	}
 }
 
-// panicky is a store with a defect that one key meets.
-type panicky struct{ backend.Counter }
+// panickingStore is a store that panics for one key.
+type panickingStore struct{ backend.Counter }
 
-func (p panicky) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+func (p panickingStore) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if bytes.HasSuffix(checks[0].Key, []byte("defect")) {
 		panic("a defect")
 	}
 	return p.Counter.Decide(ctx, checks, out)
 }
 
-// endings is a tracer that is told how calls end which it saw begin.
-type endings chan codes.Code
+// endRecorder is a Tracer that sends the code of each ended call that it saw begin.
+type endRecorder chan codes.Code
 
 type begun struct{}
 
-func (endings) Begin(ctx context.Context, call *tap.Info) context.Context {
+func (endRecorder) Begin(ctx context.Context, call *tap.Info) context.Context {
 	return context.WithValue(ctx, begun{}, call.FullMethodName)
 }
 
-func (e endings) End(ctx context.Context, err error) {
+func (e endRecorder) End(ctx context.Context, err error) {
 	if ctx.Value(begun{}) == rls.Method {
 		e <- status.Code(err)
 	}
 }
 
-func (endings) HTTP(h http.Handler) http.Handler {
+func (endRecorder) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Traced", r.URL.Path)
 		h.ServeHTTP(w, r)
@@ -354,7 +355,7 @@ func (endings) HTTP(h http.Handler) http.Handler {
 }
 
 func TestJsonRequestsAreTraced(t *testing.T) {
-	r := start(t, setup{trace: make(endings)})
+	r := start(t, setup{trace: make(endRecorder)})
 	for path, want := range map[string]string{"/json": "/json", "/healthcheck": ""} {
 		answer, err := http.Get("http://" + r.http.Address() + path)
 		if err != nil {
@@ -368,8 +369,8 @@ func TestJsonRequestsAreTraced(t *testing.T) {
 }
 
 func TestPanicFailsOneCall(t *testing.T) {
-	ended := make(endings, 2)
-	r := start(t, setup{store: panicky{fixture.Memory(t, time.Now)}, trace: ended})
+	ended := make(endRecorder, 2)
+	r := start(t, setup{store: panickingStore{fixture.Memory(t, time.Now)}, trace: ended})
 	r.configure(t)
 	if _, err := r.client().ShouldRateLimit(t.Context(), ask(t, "user=defect")); status.Code(err) != codes.Internal || r.panics.Load() != 1 {
 		t.Errorf("got %v, %d panics counted; want INTERNAL for this call and a count of 1", err, r.panics.Load())

@@ -19,7 +19,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
-// mount replaces all of a mounted Secret in one step: a certificate, its key, and the authority to trust.
+// mount replaces a mounted Secret in one step: a certificate, its key, and the trusted authority.
 func mount(t testing.TB, dir string, by *certstest.Authority, names ...string) certs.Files {
 	t.Helper()
 	cert, key := by.Issue(t, names...)
@@ -37,8 +37,8 @@ func mustTLS(t testing.TB, make func(certs.Files, *slog.Logger) (*tls.Config, er
 	return c
 }
 
-// hitOver makes a call, and returns the name in the certificate of the server that answered.
-func hitOver(t *testing.T, conn *grpc.ClientConn) (string, error) {
+// serverName makes a call, and returns the name in the server's certificate.
+func serverName(t *testing.T, conn *grpc.ClientConn) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Hang)
 	defer cancel()
 	var server peer.Peer
@@ -48,7 +48,7 @@ func hitOver(t *testing.T, conn *grpc.ClientConn) (string, error) {
 	return server.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0].Subject.CommonName, nil
 }
 
-// Both sides' certificates are replaced again and again, while callers come anew for each call.
+// The certificates of both sides are replaced repeatedly, while each call uses a new connection.
 func TestRotatingCertificatesFailNoCall(t *testing.T) {
 	const callers = 4
 	rotations := 30
@@ -69,9 +69,9 @@ func TestRotatingCertificatesFailNoCall(t *testing.T) {
 			return "", err
 		}
 		defer conn.Close()
-		return hitOver(t, conn)
+		return serverName(t, conn)
 	}
-	if _, err := hitOver(t, r.conn); status.Code(err) != codes.Unavailable {
+	if _, err := serverName(t, r.conn); status.Code(err) != codes.Unavailable {
 		t.Errorf("plaintext: got %v, want UNAVAILABLE", err)
 	}
 	ended, stop := make(chan error), make(chan struct{})

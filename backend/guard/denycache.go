@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// longestDenial is how long a denial is cached at most, and so how long a reset or refund by another replica may go
-	// unnoticed here.
-	longestDenial = time.Second
+	// maxDenialTime is how long a denial is cached at most, and thus how long this replica may not notice a reset or
+	// refund by another one.
+	maxDenialTime = time.Second
 	// denialShards is the number of shards, each with its own lock; a power of two.
 	denialShards = 64
 	// minDenials is the least capacity of a shard, in keys.
 	minDenials = 1024
-	// bytesPerDenial is about the memory of a key: 60 bytes of text, its limit, and its entry in a map.
+	// bytesPerDenial is the approximate memory of a key: 60 bytes of text, its limit, and its entry in a map.
 	bytesPerDenial = 320
 )
 
-// denyCache holds recent denials of the store. A denial of h hits holds for counts of at least h hits of the same key
+// denyCache holds recent denials of the store. A denial of h hits is valid for counts of at least h hits of the same key
 // under the same limits: fewer hits may fit.
 type denyCache struct {
-	seed      maphash.Seed
-	keepFixed bool // cache denials of a fixed window that charges denied hits, until it ends
-	capacity  int  // of a shard, in keys
-	shards    [denialShards]denialShard
+	seed       maphash.Seed
+	cacheFixed bool // cache denials of a fixed window that charges denied hits, until it ends
+	capacity   int  // of a shard, in keys
+	shards     [denialShards]denialShard
 }
 
 type denialShard struct {
@@ -49,15 +49,15 @@ type denial struct {
 	before    uint64
 }
 
-// denialSlot says in which shard a check's denial may be cached; the zero value means in none.
+// denialSlot is where a check's denial may be cached. The zero value means that it must not be cached.
 type denialSlot struct {
 	shard     *denialShard
-	evictions uint64 // value of shard.evictions before the store was asked
+	evictions uint64 // shard.evictions before the check was sent to the store
 }
 
 // init allocates the cache. bytes is [Config.FixedWindowBytes].
 func (d *denyCache) init(bytes int64) {
-	d.seed, d.keepFixed = maphash.MakeSeed(), bytes > 0
+	d.seed, d.cacheFixed = maphash.MakeSeed(), bytes > 0
 	d.capacity = max(minDenials, int(bytes/bytesPerDenial/denialShards))
 	for i := range d.shards {
 		d.shards[i].denials = make(map[string]denial)
@@ -68,28 +68,28 @@ func (d *denyCache) shard(key []byte) *denialShard {
 	return &d.shards[maphash.Bytes(d.seed, key)&(denialShards-1)]
 }
 
-// lookUp denies a check whose denial is cached, and returns the slot of its denial. Looks, refunds, and checks that
-// charge denied hits must ask the store; the last may be cached if they have one fixed window and keepFixed is set.
-func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (place denialSlot, denied bool) {
-	kept := d.keepFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
-	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !kept {
+// lookUp denies a check whose denial is cached, and returns the slot of its denial. Denials of looks, of refunds and of
+// checks that charge denied hits are not cached, except the last with one fixed window if cacheFixed is set.
+func (d *denyCache) lookUp(c *backend.Check, now time.Time, out *backend.Decision) (slot denialSlot, denied bool) {
+	cacheable := d.cacheFixed && len(c.Limits) == 1 && c.Limits[0].Algorithm == descriptors.FixedWindow
+	if c.Op != backend.Count || len(c.Key) > maxKey || c.ChargesAlways() && !cacheable {
 		return denialSlot{}, false
 	}
 	sh := d.shard(c.Key)
-	place = denialSlot{sh, sh.evictions.Load()}
+	slot = denialSlot{sh, sh.evictions.Load()}
 	if sh.size.Load() == 0 {
-		return place, false
+		return slot, false
 	}
 	sh.mu.RLock()
-	known, found := sh.denials[string(c.Key)]
+	cached, found := sh.denials[string(c.Key)]
 	sh.mu.RUnlock()
-	if denied = found && known.covers(c, now); denied {
-		*out = known.decision(c, now)
+	if denied = found && cached.covers(c, now); denied {
+		*out = cached.decision(c, now)
 	}
-	return place, denied
+	return slot, denied
 }
 
-// covers reports whether the denial holds for this check.
+// covers reports whether the denial is valid for this check.
 func (d *denial) covers(c *backend.Check, now time.Time) bool {
 	return now.Before(d.until) && d.hits <= c.Hits && slices.Equal(d.limits, c.Limits)
 }
@@ -104,32 +104,32 @@ func (d *denial) decision(c *backend.Check, now time.Time) backend.Decision {
 	return backend.Decision{Source: backend.FromDenyCache, Strictest: d.strictest, Before: d.before, ResetIn: wait, RetryIn: retry}
 }
 
-// add caches a denial until a check of its size may fit, at most for a second and for one precision of a sliding window,
-// counted from when the store was asked. A fixed window that charges denied hits is full until it ends, for any number
-// of hits. add does nothing if the key was evicted after the store was asked.
-func (d *denyCache) add(c *backend.Check, given *backend.Decision, place denialSlot, asked, now time.Time) {
-	sh := place.shard
+// add caches a denial until a check of its size may fit, but at most for maxDenialTime and for the Precision of a limit,
+// from when the check was sent. A fixed window that charges denied hits is full until it ends, for any number of hits.
+// add does nothing if the key was evicted after the check was sent.
+func (d *denyCache) add(c *backend.Check, decision *backend.Decision, slot denialSlot, sentAt, now time.Time) {
+	sh := slot.shard
 	if sh == nil {
 		return
 	}
-	hits, before, holds := c.Hits, given.Before, min(given.RetryIn, longestDenial)
+	hits, before, lifetime := c.Hits, decision.Before, min(decision.RetryIn, maxDenialTime)
 	if c.ChargesAlways() { // the denied hits count too, so not even one more hit fits
-		hits, before, holds = 1, given.Before+c.Hits, given.ResetIn
+		hits, before, lifetime = 1, decision.Before+c.Hits, decision.ResetIn
 	}
 	for i := range c.Limits {
 		if p := c.Limits[i].Precision; p > 0 {
-			holds = min(holds, p)
+			lifetime = min(lifetime, p)
 		}
 	}
-	fresh := denial{hits: hits, until: asked.Add(holds), retry: now.Add(given.ResetIn),
-		strictest: given.Strictest, before: before}
+	fresh := denial{hits: hits, until: sentAt.Add(lifetime), retry: now.Add(decision.ResetIn),
+		strictest: decision.Strictest, before: before}
 	if !now.Before(fresh.until) {
 		return
 	}
 	fresh.limits = slices.Clone(c.Limits) // the request owns the limits of an override
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.evictions.Load() != place.evictions {
+	if sh.evictions.Load() != slot.evictions {
 		return
 	}
 	old, found := sh.denials[string(c.Key)]
@@ -141,7 +141,7 @@ func (d *denyCache) add(c *backend.Check, given *backend.Decision, place denialS
 	sh.size.Store(int32(len(sh.denials)))
 }
 
-// makeRoom removes expired denials from a full shard, or any one if it finds none. The caller holds mu.
+// makeRoom removes expired denials from a full shard or, if it finds none, any denial. The caller holds mu.
 func (sh *denialShard) makeRoom(now time.Time, capacity int) {
 	last := ""
 	whileFull(sh.denials, capacity, func(key string, d denial) {
@@ -154,7 +154,7 @@ func (sh *denialShard) makeRoom(now time.Time, capacity int) {
 	}
 }
 
-// whileFull calls do for entries of a map while the map is full, at most 16. do may delete the entry.
+// whileFull calls do for at most 16 entries of a map, while the map is full. do may delete the entry.
 func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	seen := 0
 	for key, v := range m {
@@ -166,7 +166,7 @@ func whileFull[K comparable, V any](m map[K]V, capacity int, do func(K, V)) {
 	}
 }
 
-// evict removes the denial of a key, and keeps add from caching one that the store is still deciding.
+// evict removes the denial of a key, and prevents add from caching one of a check that the store is still deciding.
 func (d *denyCache) evict(key []byte) {
 	sh := d.shard(key)
 	sh.mu.Lock()

@@ -16,19 +16,19 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// asked is a store in this process that counts what it is asked.
-type asked struct {
+// countingStore is a memory store that counts the checks that it gets.
+type countingStore struct {
 	*memory.Store
 	checks atomic.Int64
 }
 
-func (a *asked) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	a.checks.Add(int64(len(checks)))
-	return a.Store.Decide(ctx, checks, out)
+func (s *countingStore) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+	s.checks.Add(int64(len(checks)))
+	return s.Store.Decide(ctx, checks, out)
 }
 
-// guarded tests a guard before a store of its own, in a bubble whose clock both go by.
-func guarded(t *testing.T, c Config, test func(t *testing.T, g *Guard, store *asked)) {
+// testGuard runs a test in a synctest bubble, with a guard and its memory store.
+func testGuard(t *testing.T, c Config, test func(t *testing.T, g *Guard, store *countingStore)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
@@ -36,13 +36,13 @@ func guarded(t *testing.T, c Config, test func(t *testing.T, g *Guard, store *as
 	})
 }
 
-// newStore opens a store that ends with the test. In a bubble it counts by the bubble's clock.
-func newStore(t testing.TB) *asked {
+// newStore opens a store until the test ends. In a synctest bubble it uses the bubble's clock.
+func newStore(t testing.TB) *countingStore {
 	t.Helper()
-	return &asked{Store: fixture.Memory(t, nil)}
+	return &countingStore{Store: fixture.Memory(t, nil)}
 }
 
-// limitOf makes a limit of n hits a unit.
+// limitOf returns a limit of n hits a unit.
 func limitOf(t testing.TB, n uint64, u descriptors.Unit, a descriptors.Algorithm) []descriptors.Limit {
 	t.Helper()
 	return []descriptors.Limit{backendtest.NewLimit(t, n, u, 1, a, 0)}
@@ -52,13 +52,13 @@ func perMinute(t testing.TB, n uint64) []descriptors.Limit {
 	return limitOf(t, n, descriptors.Minute, descriptors.SlidingWindow)
 }
 
-// count is a check of hits for a key.
+// count returns a check that counts hits for a key.
 func count(key string, limits []descriptors.Limit, hits uint64) backend.Check {
 	return backend.Check{Key: []byte(key), Limits: limits, Hits: hits, Enforced: true}
 }
 
-// refuse has a key of ten hits refuse a check of so many after as many as used.
-func refuse(t testing.TB, c backend.Counter, key string, limits []descriptors.Limit, used, hits uint64) {
+// wantDenied uses hits of a key with a limit of 10, and then fails the test unless a check of hits is denied.
+func wantDenied(t testing.TB, c backend.Counter, key string, limits []descriptors.Limit, used, hits uint64) {
 	t.Helper()
 	if used > 0 && !backendtest.Ask(t, c, count(key, limits, used)).Allowed {
 		t.Fatalf("%d of 10 hits were denied", used)
@@ -68,17 +68,17 @@ func refuse(t testing.TB, c backend.Counter, key string, limits []descriptors.Li
 	}
 }
 
-// hasDenied has a key of ten an hour refuse a check of one hit.
-func hasDenied(t testing.TB, c backend.Counter, key string) []descriptors.Limit {
+// fillAndDeny uses all of a limit of 10 an hour, so that one more hit is denied.
+func fillAndDeny(t testing.TB, c backend.Counter, key string) []descriptors.Limit {
 	t.Helper()
 	limits := limitOf(t, 10, descriptors.Hour, descriptors.SlidingWindow) // whose precision is more than a second
-	refuse(t, c, key, limits, 10, 1)
+	wantDenied(t, c, key, limits, 10, 1)
 	return limits
 }
 
 func TestKnownDenialsDoNotReachTheStore(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		limits := hasDenied(t, g, "k")
+	testGuard(t, Config{}, func(t *testing.T, g *Guard, store *countingStore) {
+		limits := fillAndDeny(t, g, "k")
 		before, first := store.checks.Load(), backendtest.Ask(t, g, count("k", limits, 1))
 		time.Sleep(900 * time.Millisecond)
 		later := backendtest.Ask(t, g, count("k", limits, 3))
@@ -135,8 +135,8 @@ func TestCachedDenialAnswersOnlyTheSameCheck(t *testing.T) {
 			count("k", limitOf(t, 20, descriptors.Day, descriptors.FixedWindow), 1), true, backend.FromStore},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guarded(t, tc.config, func(t *testing.T, g *Guard, _ *asked) {
-				refuse(t, g, "k", tc.limits, tc.used, tc.denied)
+			testGuard(t, tc.config, func(t *testing.T, g *Guard, _ *countingStore) {
+				wantDenied(t, g, "k", tc.limits, tc.used, tc.denied)
 				if tc.between != nil {
 					if err := tc.between(t, g); err != nil {
 						t.Fatal(err)
@@ -155,8 +155,8 @@ func TestCachedDenialAnswersOnlyTheSameCheck(t *testing.T) {
 }
 
 func TestRefundAdmitsCountsOfTheSameCall(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) {
-		limits := hasDenied(t, g, "k")
+	testGuard(t, Config{}, func(t *testing.T, g *Guard, _ *countingStore) {
+		limits := fillAndDeny(t, g, "k")
 		var out [2]backend.Decision
 		refund := backend.Check{Key: []byte("k"), Limits: limits, Op: backend.Refund, Hits: 4}
 		err := g.Decide(t.Context(), []backend.Check{refund, count("k", limits, 4)}, out[:])
@@ -166,7 +166,7 @@ func TestRefundAdmitsCountsOfTheSameCall(t *testing.T) {
 	})
 }
 
-// A reply that says denied may be on its way while the key is reset.
+// The store's denial may still be in flight while the key is reset.
 func TestDenyCacheIgnoresDenialsBeforeAReset(t *testing.T) {
 	var d denyCache
 	d.init(0)
@@ -181,8 +181,8 @@ func TestDenyCacheIgnoresDenialsBeforeAReset(t *testing.T) {
 }
 
 func TestKnownDenialLeavesOtherDescriptorsUncharged(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, store *asked) {
-		denied := count("denied", hasDenied(t, g, "denied"), 1)
+	testGuard(t, Config{}, func(t *testing.T, g *Guard, store *countingStore) {
+		denied := count("denied", fillAndDeny(t, g, "denied"), 1)
 		other, full := count("other", perMinute(t, 5), 2), count("full", perMinute(t, 5), 6)
 		fixed := count("fixed", limitOf(t, 5, descriptors.Minute, descriptors.FixedWindow), 1)
 		var out [4]backend.Decision
@@ -207,14 +207,14 @@ func TestKnownDenialLeavesOtherDescriptorsUncharged(t *testing.T) {
 	})
 }
 
-// A guard before a store of its own must be as good as the store: it denies what the store would deny, for as long.
+// A guard that is the only user of its store must deny the same checks as the store alone, for as long.
 func TestGuardDecidesLikeItsStore(t *testing.T) {
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 20
 	}
 	for seed := range seeds {
-		guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) {
+		testGuard(t, Config{}, func(t *testing.T, g *Guard, _ *countingStore) {
 			r, twin := rand.New(rand.NewPCG(13, seed)), newStore(t)
 			limits := make([][]descriptors.Limit, 6)
 			for i := range limits {
@@ -228,12 +228,12 @@ func TestGuardDecidesLikeItsStore(t *testing.T) {
 				of := r.IntN(len(limits))
 				check := backend.Check{Key: fmt.Appendf(nil, "k%d", r.IntN(3)), Limits: limits[of], Hits: r.Uint64N(5),
 					Op: backend.Op(max(0, r.IntN(12)-9))}
-				if limits[of][0].Algorithm == descriptors.TokenBucket { // one that is asked under two numbers leaks by both
+				if limits[of][0].Algorithm == descriptors.TokenBucket { // a bucket under two limits leaks by both
 					check.Key = fmt.Appendf(nil, "bucket%d", of)
 				}
 				got, want := backendtest.Ask(t, g, check), backendtest.Ask(t, twin, check)
 				known := got.Source == backend.FromDenyCache
-				if got.Allowed != want.Allowed || !known && got != want || known && !soonEnough(got, want) {
+				if got.Allowed != want.Allowed || !known && got != want || known && !validRetry(got, want) {
 					t.Fatalf("seed %d, step %d: %+v\ngot  %+v\nwant %+v", seed, step, check, got, want)
 				}
 				if r.IntN(20) == 0 {
@@ -243,26 +243,26 @@ func TestGuardDecidesLikeItsStore(t *testing.T) {
 				time.Sleep(time.Duration(r.ExpFloat64() * float64(100*time.Millisecond)))
 			}
 			if st := g.Stats(); st.DenyCacheLookups < st.DenyCacheHits || seed == 0 && st.DenyCacheLookups == 0 {
-				t.Errorf("%d checks were looked for, and %d of them found", st.DenyCacheLookups, st.DenyCacheHits)
+				t.Errorf("%d checks were looked up in the cache, and %d of them found", st.DenyCacheLookups, st.DenyCacheHits)
 			}
 			if seed == 0 && g.Stats().DenyCacheHits == 0 {
-				t.Error("no denial was ever known: the test proves nothing")
+				t.Error("no denial came from the cache: the test proves nothing")
 			}
 		})
 	}
 }
 
-// soonEnough reports whether a known denial tells a wait that is not in vain, for as many hits as were denied before,
-// and never where the store says so. One of more hits may have to wait longer.
-func soonEnough(got, want backend.Decision) bool {
+// validRetry reports whether the RetryIn of a cached denial is above 0 and not longer than the store's, or Never exactly
+// if the store says Never. It may be shorter than the store's, because the cached denial may be one of fewer hits.
+func validRetry(got, want backend.Decision) bool {
 	if got.RetryIn == backend.Never || want.RetryIn == backend.Never {
 		return got.RetryIn == want.RetryIn
 	}
-	return got.RetryIn > 0 && got.ResetIn >= 0 && got.RetryIn <= want.RetryIn+time.Microsecond // in which stores count
+	return got.RetryIn > 0 && got.ResetIn >= 0 && got.RetryIn <= want.RetryIn+time.Microsecond // the precision of stores
 }
 
 func TestDenyCacheIsBounded(t *testing.T) {
-	guarded(t, Config{}, func(t *testing.T, g *Guard, _ *asked) { // all of them come at the same instant, so that none ends
+	testGuard(t, Config{}, func(t *testing.T, g *Guard, _ *countingStore) { // all at the same instant, so that no denial expires
 		blocked := perMinute(t, 0)
 		for i := range denialShards * minDenials * 5 / 4 {
 			backendtest.Ask(t, g, count(fmt.Sprint(i), blocked, 1))
@@ -286,10 +286,10 @@ func TestGuardAllocatesNothingWhenTheStoreDecides(t *testing.T) {
 	}
 }
 
-// LOCAL_CACHE_SIZE_IN_BYTES spares Redis what envoyproxy/ratelimit's local cache spares it: a window that is full stays
-// so until it ends, for any number of hits.
+// LOCAL_CACHE_SIZE_IN_BYTES keeps the same checks from Redis as envoyproxy/ratelimit's local cache: a full window stays
+// full until it ends, for any number of hits.
 func TestFixedWindowDenialsAreCachedUntilReset(t *testing.T) {
-	guarded(t, Config{FixedWindowBytes: 1}, func(t *testing.T, g *Guard, store *asked) {
+	testGuard(t, Config{FixedWindowBytes: 1}, func(t *testing.T, g *Guard, store *countingStore) {
 		time.Sleep(20 * time.Second) // a bubble begins at midnight
 		limits := limitOf(t, 10, descriptors.Minute, descriptors.FixedWindow)
 		backendtest.Ask(t, g, count("k", limits, 9))
@@ -300,7 +300,7 @@ func TestFixedWindowDenialsAreCachedUntilReset(t *testing.T) {
 			time.Sleep(wait)
 			d := backendtest.Ask(t, g, count("k", limits, 1))
 			if d.Allowed || d.Source != backend.FromDenyCache || d.Before != 12 || d.RetryIn <= 0 || d.RetryIn > 40*time.Second {
-				t.Errorf("%v later in the window 1 hit got %+v; want the denial that is known, of all 12 hits, until the window ends", wait, d)
+				t.Errorf("%v later in the window 1 hit got %+v; want the cached denial, after all 12 hits, until the window ends", wait, d)
 			}
 		}
 		time.Sleep(2 * time.Second)

@@ -1,6 +1,6 @@
 // Package guard wraps a store that may be away, and answers without it where it can: from cached denials, from hits that
 // the store has leased to this process, and, while the store gives no answer, by the failure policy of the check.
-// FAILURE.md says what that means for operators, fault by fault.
+// FAILURE.md has the consequences for operators, fault by fault.
 package guard
 
 import (
@@ -17,40 +17,40 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Guard is a backend.Store that asks the wrapped store only if it has to. Make one with New.
+// Guard is a backend.Store that asks the wrapped store only if it must. Make one with New.
 type Guard struct {
-	store    backend.Store
-	policy   descriptors.Policy
-	denied   denyCache
-	leases   leaseTable
-	local    backend.Counter // nil if no check has that policy
-	replicas func() int
-	now      func() time.Time
-	calls    sync.Pool // of *call
-	stop     context.CancelFunc
-	running  sync.WaitGroup
+	store     backend.Store
+	policy    descriptors.Policy
+	denyCache denyCache
+	leases    leaseTable
+	local     backend.Counter // nil if no check has that policy
+	replicas  func() int
+	now       func() time.Time
+	calls     sync.Pool // of *call
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 
-	lookups, hits atomic.Uint64 // of the deny cache
+	denyLookups, denyHits atomic.Uint64 // of the deny cache
 }
 
 var _ backend.Store = (*Guard)(nil)
 
-// Config says how checks are decided while the store is away, and what is cached.
+// Config has the failure policy and the settings of the caches.
 type Config struct {
 	// Policy is for checks that have none of their own; the zero value is descriptors.PolicyError.
 	Policy descriptors.Policy
 	// Replicas returns how many processes share a limit while each counts by itself: at least 1. Nil means 1. It is
 	// called for each call that is decided locally, and must not block.
 	Replicas func() int
-	// FixedWindowBytes, if above 0, caches denials of rules with one fixed window until that ends, as
+	// FixedWindowBytes, if above 0, caches denials of rules with one fixed window until the window ends, as
 	// envoyproxy/ratelimit's local cache does: denials from the cache are not counted. The cache has room for at least
-	// 65,536 keys, and for one more for each 320 bytes above 20 MiB. A reset or refund by another replica goes unnoticed
-	// until the window ends.
+	// 65,536 keys, and for one more for each 320 bytes above 20 MiB. This replica does not notice a reset or refund by
+	// another one until the window ends.
 	FixedWindowBytes int64
 	// Local is the store that counts in this process by descriptors.PolicyLocal; Close closes it. It may be nil if no
 	// check has that policy.
 	Local backend.Counter
-	// Leases makes the guard lease hits of busy keys from the store, and admit them itself.
+	// Leases makes the guard lease hits for busy keys from the store, and admit checks from them.
 	Leases bool
 	// Now, if not nil, replaces the monotonic clock in tests, which then call Settle themselves.
 	Now func() time.Time
@@ -66,7 +66,7 @@ func New(store backend.Store, c Config) *Guard {
 		c.Now = time.Now
 	}
 	g := &Guard{store: store, policy: cmp.Or(c.Policy, descriptors.PolicyError), now: c.Now, local: c.Local, replicas: c.Replicas}
-	g.denied.init(c.FixedWindowBytes)
+	g.denyCache.init(c.FixedWindowBytes)
 	g.leases.init(c.Leases, c.Replicas)
 	g.calls.New = func() any { return new(call) }
 	ctx, stop := context.WithCancel(context.Background())
@@ -97,7 +97,7 @@ func (g *Guard) Settle(ctx context.Context) {
 	running.Wait()
 }
 
-// maxKey is the longest key, in bytes, whose denials and leases are kept.
+// maxKey is the longest key, in bytes, whose denials are cached and for which hits are leased.
 const maxKey = 1024
 
 // call is one call of Decide. Calls are pooled, so that Decide allocates nothing.
@@ -110,39 +110,39 @@ type call struct {
 	decided    int            // number of checks decided without the store
 	refused    bool           // a cached denial refuses the whole request
 	asksLeases bool           // a check asks for a lease, or settles one
-	part       backend.Subset // the checks that the store gets, unless it gets the caller's unchanged
+	part       backend.Subset // the checks for the store, unless it gets the caller's checks unchanged
 
 	settlements []settlement
 }
 
-// settlement is a check that settles a lease, to be decided before check number before of the call.
+// settlement is a check that settles a lease. The store decides it before the call's check with this index.
 type settlement struct {
-	before int
-	check  backend.Check
+	index int
+	check backend.Check
 }
 
-// plan is how one check is decided.
+// plan says how one check of a call is decided.
 type plan struct {
-	decided bool          // already, without the store
+	decided bool          // it is decided, without the store
 	denial  denialSlot    // where its denial is cached
-	lease   *pendingLease // to ask the store for; nil for none
+	lease   *pendingLease // the lease to ask the store for; nil for none
 }
 
 // Decide answers checks from cached denials and leases, lets the store decide the rest, and applies the failure policies
 // to checks without an answer. After that only checks with the policy error have an Err.
 //
 // A count that a cached denial covers is denied without the store. If such a denial refuses the whole request, the
-// call's other counts become looks, except those that charge whatever the verdict. Else they are admitted from leases
-// while these have hits.
+// call's other counts become looks, except those that charge whatever the verdict. Otherwise counts are admitted from
+// leases while these have hits.
 func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if len(out) < len(checks) {
 		return backend.Validate(checks, out)
 	}
 	c := g.calls.Get().(*call)
 	c.checks, c.out, c.start = checks, out, g.now()
-	g.denyKnown(c)
+	g.denyCached(c)
 	if g.leases.enabled && c.decided < len(checks) {
-		g.lease(c)
+		g.decideFromLeases(c)
 	}
 	var err error
 	switch {
@@ -161,16 +161,16 @@ func (g *Guard) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return err
 }
 
-// denyKnown denies the checks of a call whose denials are cached.
-func (g *Guard) denyKnown(c *call) {
+// denyCached denies the checks of a call whose denials are cached.
+func (g *Guard) denyCached(c *call) {
 	cacheable := 0
-	refunds := false // a count of the same call may need the returned hits
+	refunds := false // then nothing is denied: a count of the same call may need the returned hits
 	for i := range c.checks {
 		refunds = refunds || c.checks[i].Op == backend.Refund
 	}
 	for i := range c.checks {
 		var p plan
-		p.denial, p.decided = g.denied.lookUp(&c.checks[i], c.start, &c.out[i])
+		p.denial, p.decided = g.denyCache.lookUp(&c.checks[i], c.start, &c.out[i])
 		if p.decided = p.decided && !refunds; p.decided {
 			c.decided++
 			c.refused = c.refused || c.checks[i].Enforced
@@ -180,8 +180,8 @@ func (g *Guard) denyKnown(c *call) {
 		}
 		c.plans = append(c.plans, p)
 	}
-	g.hits.Add(uint64(c.decided))
-	g.lookups.Add(uint64(cacheable))
+	g.denyHits.Add(uint64(c.decided))
+	g.denyLookups.Add(uint64(cacheable))
 }
 
 // uncharged reports whether check i becomes a look because its request is refused anyway.
@@ -190,9 +190,9 @@ func (c *call) uncharged(i int) bool {
 	return c.refused && !c.plans[i].decided && check.Op == backend.Count && !check.ChargesAlways()
 }
 
-// lease decides checks that are not denied yet from leases, as far as it can. A request that is refused anyway uses no
-// leased hits.
-func (g *Guard) lease(c *call) {
+// decideFromLeases decides checks that are not denied yet from leases, as far as possible. A request that is refused
+// anyway uses no leased hits.
+func (g *Guard) decideFromLeases(c *call) {
 	for i := range c.checks {
 		p := &c.plans[i]
 		if p.decided || c.uncharged(i) {
@@ -205,8 +205,8 @@ func (g *Guard) lease(c *call) {
 	}
 }
 
-// settle adds a settlement before check i, and reports whether the call has room for it.
-func (c *call) settle(i int, check backend.Check) bool {
+// addSettlement adds a settlement before check i. It returns false if the call has no room for it.
+func (c *call) addSettlement(i int, check backend.Check) bool {
 	if len(c.checks)+len(c.settlements) >= backend.MaxChecks {
 		return false
 	}
@@ -218,7 +218,7 @@ func (c *call) settle(i int, check backend.Check) bool {
 func (g *Guard) decideRest(ctx context.Context, c *call) error {
 	settlements := c.settlements
 	for i := range c.checks {
-		for ; len(settlements) > 0 && settlements[0].before == i; settlements = settlements[1:] {
+		for ; len(settlements) > 0 && settlements[0].index == i; settlements = settlements[1:] {
 			*c.part.Add(c.checks, i) = settlements[0].check
 		}
 		if p := &c.plans[i]; !p.decided {
@@ -230,7 +230,7 @@ func (g *Guard) decideRest(ctx context.Context, c *call) error {
 	err := g.store.Decide(ctx, c.part.Checks, c.part.Out)
 	for i := range c.part.Checks {
 		if check := &c.part.Checks[i]; check.Op == backend.Refund && check.Lease != nil {
-			g.leases.settled(check, cmp.Or(err, c.part.Out[i].Err), c.start)
+			g.leases.finishSettlement(check, cmp.Or(err, c.part.Out[i].Err), c.start)
 		}
 	}
 	c.part.CopyTo(c.out)
@@ -255,7 +255,7 @@ func (c *call) addTo(part *backend.Subset, i int) *backend.Check {
 }
 
 // lookToCount turns the answer to a look into the answer to the count that it replaced. A look does not tell how long a
-// count of several hits must wait, so RetryIn is the least: until the first hit leaves.
+// count of several hits must wait, so RetryIn is the least possible wait: until the first hit leaves its window.
 func lookToCount(d *backend.Decision, check *backend.Check) {
 	if !d.Allowed || check.Hits <= d.Remaining {
 		return
@@ -280,11 +280,11 @@ func (g *Guard) record(c *call, err error) (away bool) {
 		}
 		switch {
 		case check.Op == backend.Refund:
-			g.denied.evict(check.Key)
+			g.denyCache.evict(check.Key)
 		case check.Op == backend.Look && g.leases.enabled:
 			g.leases.addUnused(check, d, c.start)
 		case !p.decided && !d.Allowed && d.Err == nil && d.Source == backend.FromStore:
-			g.denied.add(check, d, p.denial, c.start, g.now())
+			g.denyCache.add(check, d, p.denial, c.start, g.now())
 		}
 	}
 	return away
@@ -303,7 +303,7 @@ func (g *Guard) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 // Reset removes a key from the store, and its denials and leases from this process.
 func (g *Guard) Reset(ctx context.Context, key []byte) error {
 	err := g.store.Reset(ctx, key)
-	g.denied.evict(key)
+	g.denyCache.evict(key)
 	g.leases.reset(key)
 	return err
 }
@@ -312,7 +312,7 @@ func (g *Guard) Reset(ctx context.Context, key []byte) error {
 func (g *Guard) Close() error {
 	g.stop()
 	g.running.Wait()
-	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // hits that are not settled leave with their window
+	g.leases.settleEnded(context.Background(), g.store, g.now(), true, &g.running) // leased hits that cannot be settled count until their window ends
 	g.running.Wait()
 	err := g.store.Close()
 	if g.local != nil {
@@ -324,14 +324,14 @@ func (g *Guard) Close() error {
 	return nil
 }
 
-// Stats are totals since the start, except DenyCacheKeys, which is the present number.
+// Stats are totals since the start, except DenyCacheKeys, which is the current number.
 type Stats struct {
 	DenyCacheHits    uint64 // checks denied from the cache
 	DenyCacheLookups uint64 // checks that were looked up, including DenyCacheHits
 	DenyCacheKeys    int
 
-	Leases       uint64 // that the store granted
-	LeaseGranted uint64 // their hits
+	Leases       uint64 // leases that the store granted
+	LeaseGranted uint64 // hits of these leases
 	// The next three add up to LeaseGranted once all leases are settled.
 
 	LeaseUsed     uint64 // hits that were admitted by leases
@@ -341,7 +341,7 @@ type Stats struct {
 
 // Stats returns the guard's totals.
 func (g *Guard) Stats() Stats {
-	return Stats{DenyCacheHits: g.hits.Load(), DenyCacheLookups: g.lookups.Load(), DenyCacheKeys: g.denied.keys(),
+	return Stats{DenyCacheHits: g.denyHits.Load(), DenyCacheLookups: g.denyLookups.Load(), DenyCacheKeys: g.denyCache.keys(),
 		Leases: g.leases.grants.Load(), LeaseGranted: g.leases.granted.Load(),
 		LeaseUsed: g.leases.used.Load(), LeaseReturned: g.leases.returned.Load(), LeaseLapsed: g.leases.lapsed.Load()}
 }

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// minLeaseRate is how many hits a second a key must have in this process to lease: a lease saves as many checks, and
-	// costs two.
+	// minLeaseRate is how many hits a second a key must have in this process to lease: a lease saves about that many
+	// checks, and costs two.
 	minLeaseRate = 10
-	// minLeaseSpan is the least width of the finest bucket: unused hits of a narrower one are mostly returned after its end,
-	// and count until their window ends.
+	// minLeaseSpan is the least width that a limit's finest bucket must have for leases. Unused hits of a narrower bucket
+	// would mostly come back after its end, too late to be taken off.
 	minLeaseSpan = time.Second
-	// leaseShare divides the remaining hits of a limit: all replicas together lease at most a tenth of them.
+	// leaseShare divides the remaining hits of a limit: all replicas together lease at most one leaseShare-th of them.
 	leaseShare = 10
 	// leaseDrift divides the life of a lease: it ends a thousandth early, as NTP slews the clocks of servers by up to
 	// half as much.
 	leaseDrift = 1000
 	// noGrantPause is how long a key does not ask for a lease after the store has granted none.
 	noGrantPause = time.Second
-	// sharedPause is the same after a check under other limits had to settle a lease of the same state.
+	// sharedPause is the same after a check under other limits had to settle the key's lease because both share a state.
 	sharedPause = 10 * time.Second
 	// maxLeases is the most leases in a shard; leaseShards is the number of shards, a power of two.
 	maxLeases, leaseShards = 128, 64
-	// bucketEndMargin is how long after the estimated end of a bucket a key does not ask for a lease. The estimate is early
-	// by the latency of the answer, and a lease granted before the real end would end at once.
+	// bucketEndMargin is how long after the estimated end of a bucket a key does not ask for a lease. The estimate is too
+	// early by the latency of the answer, and a lease granted before the real end would end at once.
 	bucketEndMargin = 5 * time.Millisecond
-	// keepAfterEnd is how long an ended lease is remembered: the ends of later buckets are estimated from its own.
+	// keepAfterEnd is how long an ended lease stays in the table: the ends of later buckets are estimated from its bucket.
 	keepAfterEnd = 2 * time.Second
 )
 
@@ -62,18 +62,18 @@ type leaseShard struct {
 type lease struct {
 	next            *lease // of the same key, under other limits
 	limits          []descriptors.Limit
-	granted, unused uint64 // hits; granted is 0 if there is nothing to settle
-	state           uint64
+	granted, unused uint64    // hits; granted is 0 if there is nothing to settle
+	state           uint64    // backend.Lease.State
 	chargedAt       time.Time // by the store's clock
 	bucketEnds      time.Time // of the bucket that was charged; zero before the first lease
 	ends            time.Time
 
 	strictest         int
-	before, remaining uint64    // of the strictest limit, as far as this process knows
+	before, remaining uint64    // of the strictest limit, without the hits of other replicas since the lease began
 	resetAt           time.Time // of the strictest limit
 
 	pending   *pendingLease // nil for none
-	askAfter  time.Time     // no lease is asked for before
+	askAfter  time.Time     // the key does not ask for a lease before
 	abandoned abandoned
 }
 
@@ -106,8 +106,8 @@ func (sh *leaseShard) find(key []byte, limits []descriptors.Limit) *lease {
 	return l
 }
 
-// decide decides check i of a call from a lease, and reports whether it could. If not, it makes the call settle the key's
-// leases that count in the same states before the check, and returns the lease that the check must ask for, if any.
+// decide decides check i of a call from a lease, if it can. If not, it makes the call settle those leases of the key
+// that count in the same states before the check, and returns the lease that the check must ask for, if any.
 //
 // A refund of a key with a lease returns its hits to the lease; other replicas may use them once it is settled. An
 // operator's refund does not lease, so it goes to the store at once.
@@ -126,7 +126,7 @@ func (t *leaseTable) decide(c *call, i int) (decided bool, asks *pendingLease) {
 		return true, nil
 	}
 	for other := sh.keys[string(check.Key)]; other != nil; other = other.next {
-		if other.granted > 0 && sharesState(other.limits, check.Limits) && c.settle(i, other.settlement(check.Key)) {
+		if other.granted > 0 && sharesState(other.limits, check.Limits) && c.addSettlement(i, other.settlement(check.Key)) {
 			if other.granted, other.unused = 0, 0; other != l {
 				other.askAfter = now.Add(sharedPause)
 			}
@@ -135,10 +135,10 @@ func (t *leaseTable) decide(c *call, i int) (decided bool, asks *pendingLease) {
 	if !wanted {
 		return false, nil
 	}
-	return false, t.want(sh, l, check, now)
+	return false, t.requestLease(sh, l, check, now)
 }
 
-// sharesNoState reports whether no other check of the call counts in check i's states: a lease could get it denied.
+// sharesNoState reports whether no other check of the call counts in check i's states: a lease could deny such a check.
 func (c *call) sharesNoState(i int) bool {
 	one := &c.checks[i]
 	for j := range c.checks {
@@ -156,10 +156,10 @@ func sharesState(a, b []descriptors.Limit) bool {
 	})
 }
 
-// want returns the lease that a key must ask for, nil for none. l is nil if the shard has no lease of the key.
-func (t *leaseTable) want(sh *leaseShard, l *lease, c *backend.Check, now time.Time) *pendingLease {
+// requestLease returns the lease that a key must ask for, nil for none. l is nil if the shard has no lease of the key.
+func (t *leaseTable) requestLease(sh *leaseShard, l *lease, c *backend.Check, now time.Time) *pendingLease {
 	share := leaseShare * uint64(max(1, t.replicas()))
-	hits := l.need(c, share, now)
+	hits := l.hitsNeeded(c, share, now)
 	switch {
 	case hits < backend.MinLeaseHits:
 		return nil
@@ -173,14 +173,14 @@ func (t *leaseTable) want(sh *leaseShard, l *lease, c *backend.Check, now time.T
 		return nil
 	}
 	state := 1 + rand.Uint64N(1<<53-1) // a script's numbers are exact below 2^53
-	l.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: l.abandoned.sum(longest(l.limits), now),
+	l.pending = &pendingLease{backend.Lease{Want: hits, Share: share, Abandoned: l.abandoned.sum(maxHitLife(l.limits), now),
 		State: state}, t, c, now}
 	return l.pending
 }
 
-// need returns how many hits a key needs until the end of a lease that is granted now, at most what the limits allow.
-// l may be nil.
-func (l *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
+// hitsNeeded returns how many hits a key needs until the end of a lease that is granted now, at most as many as the
+// limits allow. l may be nil.
+func (l *lease) hitsNeeded(c *backend.Check, share uint64, now time.Time) uint64 {
 	span := backend.LeaseSpan(c.Limits)
 	rest := span
 	if l != nil && !l.bucketEnds.IsZero() {
@@ -201,7 +201,8 @@ func (l *lease) need(c *backend.Check, share uint64, now time.Time) uint64 {
 // usable reports whether the lease's hits may be used now.
 func (l *lease) usable(now time.Time) bool { return l.granted > 0 && now.Before(l.ends) }
 
-// decide admits a check from the unused hits of a lease, or returns the hits of a refund to it. It reports whether it did.
+// decide admits a check from the unused hits of a lease, or returns the hits of a refund to it. It returns false if it
+// could not.
 func (l *lease) decide(c *backend.Check, now time.Time, out *backend.Decision) bool {
 	if !l.usable(now) {
 		return false
@@ -236,7 +237,7 @@ func (p *pendingLease) Done(d *backend.Decision) {
 	switch {
 	case p.Hits > 0:
 		t.grants.Add(1)
-		l.abandoned.add(l.unused, longest(l.limits), p.sent)
+		l.abandoned.add(l.unused, maxHitLife(l.limits), p.sent)
 		t.lapse(l) // the old lease, if it could not be settled
 		lasts := p.TimeLeft(l.limits)
 		l.granted, l.unused, l.state, l.chargedAt = p.Hits, p.Hits, p.State, p.Now
@@ -245,7 +246,7 @@ func (p *pendingLease) Done(d *backend.Decision) {
 	case !neverSent(d.Err): // a check that asks costs the store twice as much, and the limit is near or the store slow
 		l.askAfter = p.sent.Add(noGrantPause)
 		if d.Err != nil { // the store may have granted hits that nobody will use
-			l.abandoned.add(p.Want, longest(l.limits), p.sent)
+			l.abandoned.add(p.Want, maxHitLife(l.limits), p.sent)
 		}
 	}
 }
@@ -270,7 +271,7 @@ func (t *leaseTable) addUnused(c *backend.Check, d *backend.Decision, now time.T
 	}
 }
 
-// reset ends the leases of a key. Pending ones will be dropped when they are granted.
+// reset removes the leases of a key. The hits of pending ones will lapse when they are granted.
 func (t *leaseTable) reset(key []byte) {
 	sh := t.shard(key)
 	sh.mu.Lock()

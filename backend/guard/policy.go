@@ -11,12 +11,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// denyRetryIn is the RetryIn of a check that the policy deny refused: within a second a store that is back is noticed.
+// denyRetryIn is the RetryIn of a check that the policy deny refused: the guard notices a store's return within a second.
 const denyRetryIn = time.Second
 
 // degrade decides each check without an answer by its failure policy.
 func (g *Guard) degrade(ctx context.Context, c *call) {
-	var here *backend.Subset // checks that are counted in this process
+	var local *backend.Subset // the checks of PolicyLocal
 	for i := range c.checks {
 		check, d := &c.checks[i], &c.out[i]
 		if d.Err == nil {
@@ -29,27 +29,27 @@ func (g *Guard) degrade(ctx context.Context, c *call) {
 		case descriptors.PolicyDeny:
 			*d = deny(check)
 		case descriptors.PolicyLocal:
-			if here == nil {
-				here = new(backend.Subset)
+			if local == nil {
+				local = new(backend.Subset)
 			}
-			c.addTo(here, i)
+			c.addTo(local, i)
 		}
 		d.Reason, d.Policy = reason, policy
 	}
-	if here != nil {
-		g.decideLocally(ctx, c, here)
+	if local != nil {
+		g.decideLocally(ctx, c, local)
 	}
 }
 
 // decideLocally decides checks in this process, with each limit divided by the number of replicas. Local counts outlast
 // a short return of the store, so that a flapping store does not reset them.
-func (g *Guard) decideLocally(ctx context.Context, c *call, here *backend.Subset) {
+func (g *Guard) decideLocally(ctx context.Context, c *call, local *backend.Subset) {
 	replicas := uint64(max(1, g.replicas()))
-	for i := range here.Checks {
-		here.Checks[i].Limits = divideLimits(here.Checks[i].Limits, replicas)
+	for i := range local.Checks {
+		local.Checks[i].Limits = divideLimits(local.Checks[i].Limits, replicas)
 	}
-	err := g.local.Decide(ctx, here.Checks, here.Out)
-	here.Each(func(i int, d *backend.Decision) {
+	err := g.local.Decide(ctx, local.Checks, local.Out)
+	local.Each(func(i int, d *backend.Decision) {
 		switch d.Source = backend.FromLocal; {
 		case err != nil:
 			*d = backend.Decision{Err: fmt.Errorf("counting in this process while the store is away: %w", err)}
@@ -58,7 +58,7 @@ func (g *Guard) decideLocally(ctx context.Context, c *call, here *backend.Subset
 		}
 		d.Reason, d.Policy = c.out[i].Reason, c.out[i].Policy
 	})
-	here.CopyTo(c.out)
+	local.CopyTo(c.out)
 }
 
 // divideLimits returns one replica's share of each limit: rounded down, but at least one hit if the limit admits any.

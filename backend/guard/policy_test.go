@@ -12,15 +12,15 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// goes is a store that can go away.
-type goes struct {
-	*asked
+// failingStore is a store that does not answer while away is set.
+type failingStore struct {
+	*countingStore
 	away atomic.Bool
 }
 
-func (s *goes) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
+func (s *failingStore) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if !s.away.Load() {
-		return s.asked.Decide(ctx, checks, out)
+		return s.countingStore.Decide(ctx, checks, out)
 	}
 	for i := range checks {
 		out[i] = backend.Decision{Err: &backend.UnavailableError{Reason: backend.Down, Err: errors.New("connection refused")}}
@@ -28,17 +28,17 @@ func (s *goes) Decide(ctx context.Context, checks []backend.Check, out []backend
 	return nil
 }
 
-// before tests a guard before a store that can go away, of a replica among three, in a bubble whose clock both go by.
-func before(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard, store *goes)) {
+// testPolicy runs a test in a synctest bubble, with a guard of one of three replicas, and its store.
+func testPolicy(t *testing.T, p descriptors.Policy, test func(t *testing.T, g *Guard, store *failingStore)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store := &goes{asked: newStore(t)}
+		store := &failingStore{countingStore: newStore(t)}
 		test(t, New(store, Config{Policy: p, Replicas: func() int { return 3 }, Local: fixture.Memory(t, nil)}), store)
 	})
 }
 
 func TestPoliciesDecideWhileTheStoreIsUnavailable(t *testing.T) {
-	before(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *goes) {
+	testPolicy(t, descriptors.PolicyAllow, func(t *testing.T, g *Guard, store *failingStore) {
 		checks := []backend.Check{
 			count("default", append(perMinute(t, 100), limitOf(t, 1, descriptors.Hour, descriptors.SlidingWindow)...), 5),
 			{Key: []byte("deny"), Limits: perMinute(t, 100), Hits: 1, OnFailure: descriptors.PolicyDeny},
@@ -88,8 +88,8 @@ func TestPoliciesDecideWhileTheStoreIsUnavailable(t *testing.T) {
 }
 
 func TestKnownDenialUsesNoLocalShare(t *testing.T) {
-	before(t, descriptors.PolicyLocal, func(t *testing.T, g *Guard, store *goes) {
-		checks := []backend.Check{count("sibling", perMinute(t, 6), 1), count("denied", hasDenied(t, g, "denied"), 1),
+	testPolicy(t, descriptors.PolicyLocal, func(t *testing.T, g *Guard, store *failingStore) {
+		checks := []backend.Check{count("sibling", perMinute(t, 6), 1), count("denied", fillAndDeny(t, g, "denied"), 1),
 			count("greedy", perMinute(t, 6), 3)}
 		store.away.Store(true)
 		var out [3]backend.Decision

@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// settleInterval is how often ended leases are settled: each within backend.SettleTime.
+// settleInterval is how often ended leases are settled, so that each is settled within backend.SettleTime.
 const settleInterval = backend.SettleTime / 2
 
 // settlement returns the check that settles the lease of a key.
@@ -20,8 +20,8 @@ func (l *lease) settlement(key []byte) backend.Check {
 		Lease: &backend.Lease{Granted: l.granted, Unused: l.unused, ChargedAt: l.chargedAt, State: l.state}}
 }
 
-// settleEnded starts to settle the ended leases, or all. Each call of the store has its own goroutine, so that a frozen
-// server does not hold up the others. It removes idle leases.
+// settleEnded starts to settle the ended leases, or all of them, and removes idle ones. Each call of the store has its own
+// goroutine, so that a frozen server does not delay the other calls.
 func (t *leaseTable) settleEnded(ctx context.Context, store backend.Counter, now time.Time, all bool, running *sync.WaitGroup) {
 	var checks []backend.Check
 	for i := range t.shards {
@@ -41,26 +41,26 @@ func (t *leaseTable) settle(ctx context.Context, store backend.Counter, checks [
 	out := make([]backend.Decision, len(checks))
 	err := store.Decide(ctx, checks, out)
 	for i := range checks {
-		t.settled(&checks[i], cmp.Or(err, out[i].Err), now)
+		t.finishSettlement(&checks[i], cmp.Or(err, out[i].Err), now)
 	}
 }
 
-// takeEnded appends the checks that settle the ended leases, or all, and removes idle leases.
+// takeEnded appends the checks that settle the ended leases, or all of them, and removes idle ones.
 func (sh *leaseShard) takeEnded(checks []backend.Check, now time.Time, all bool) []backend.Check {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for key, first := range sh.keys {
-		place := &first
+		link := &first
 		for l := first; l != nil; l = l.next {
 			if l.granted > 0 && (all || !now.Before(l.ends)) {
 				checks = append(checks, l.settlement([]byte(key)))
 				l.granted, l.unused = 0, 0
 			}
 			if l.idle(now) {
-				*place = l.next
+				*link = l.next
 				sh.size.Add(-1)
 			} else {
-				place = &l.next
+				link = &l.next
 			}
 		}
 		if sh.keys[key] = first; first == nil {
@@ -73,12 +73,12 @@ func (sh *leaseShard) takeEnded(checks []backend.Check, now time.Time, all bool)
 // idle reports whether the lease has no state that a later one needs.
 func (l *lease) idle(now time.Time) bool {
 	return l.granted == 0 && l.pending == nil && now.After(l.ends.Add(keepAfterEnd)) && now.After(l.askAfter) &&
-		l.abandoned.sum(longest(l.limits), now) == 0
+		l.abandoned.sum(maxHitLife(l.limits), now) == 0
 }
 
-// settled handles the store's answer to a settlement. A settlement that was not sent will be sent again, unless the key
-// has leased since.
-func (t *leaseTable) settled(c *backend.Check, err error, now time.Time) {
+// finishSettlement handles the store's answer to a settlement. A settlement that was not sent is sent again later,
+// unless the key has leased since.
+func (t *leaseTable) finishSettlement(c *backend.Check, err error, now time.Time) {
 	q, sh := c.Lease, t.shard(c.Key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -92,7 +92,7 @@ func (t *leaseTable) settled(c *backend.Check, err error, now time.Time) {
 	t.returned.Add(q.Returned)
 	t.lapsed.Add(q.Unused - q.Returned)
 	if l != nil && l.state == q.State { // else their state was removed, and the hits with it
-		l.abandoned.add(q.Unused-q.Returned, longest(l.limits), now)
+		l.abandoned.add(q.Unused-q.Returned, maxHitLife(l.limits), now)
 	}
 }
 
@@ -103,7 +103,7 @@ type abandoned struct {
 	since         time.Time // on the monotonic clock
 }
 
-// sum returns the upper bound, if a hit counts for at most span.
+// sum returns the upper bound, if a hit counts for at most span. It drops spans that are over.
 func (a *abandoned) sum(span time.Duration, now time.Time) uint64 {
 	switch passed := now.Sub(a.since); {
 	case passed >= 2*span:
@@ -116,12 +116,12 @@ func (a *abandoned) sum(span time.Duration, now time.Time) uint64 {
 
 // add adds hits.
 func (a *abandoned) add(hits uint64, span time.Duration, now time.Time) {
-	a.sum(span, now) // starts a new span if the last one is over
+	a.sum(span, now) // drops spans that are over
 	a.recent += hits
 }
 
-// longest returns the longest time that a hit counts under these limits.
-func longest(limits []descriptors.Limit) (long time.Duration) {
+// maxHitLife returns the longest time that a hit counts under these limits.
+func maxHitLife(limits []descriptors.Limit) (long time.Duration) {
 	for i := range limits {
 		long = max(long, limits[i].Window+limits[i].Precision)
 	}

@@ -2,12 +2,12 @@ package outbound
 
 import "time"
 
-// Outcome is what an exchange or a PING showed of a server.
+// Outcome is the result of an exchange or a PING.
 type Outcome uint8
 
 // The outcomes, from the worst to the best for callers.
 const (
-	Unknown     Outcome = iota // nothing
+	Unknown     Outcome = iota // it showed nothing
 	Unreachable                // no connection could be made
 	Lost                       // no answer came
 	Loading                    // it answered that it cannot serve any command yet
@@ -20,7 +20,7 @@ func (o Outcome) String() string {
 	return [...]string{"unknown", "unreachable", "lost", "loading", "refused", "answered"}[o]
 }
 
-// State is what a breaker knows of a server.
+// State is the state of a circuit breaker.
 type State uint8
 
 const (
@@ -38,14 +38,15 @@ const tripAfter = 3
 // breaker is a circuit breaker for a server, fed with the outcomes of exchanges and PINGs. It reads no clock.
 type breaker struct {
 	state State
-	since time.Time // when the state began; exchanges sent earlier are ignored
+	since time.Time // when the state began; onExchange ignores exchanges sent earlier
 
 	lostInRow  int       // exchanges without an answer
 	lastLost   time.Time // when the last one of them ended
-	lastAnswer time.Time // to an exchange that mattered
+	lastAnswer time.Time // of the last answered exchange that was not ignored
 }
 
-// healthy reports whether the breaker is closed and the last exchange was answered: another answer changes nothing.
+// healthy reports whether the breaker is closed and the last exchange was answered. If so, another answer would change
+// nothing.
 func (b *breaker) healthy() bool { return b.state == Closed && b.lostInRow == 0 }
 
 // onExchange records the outcome of an exchange that was sent at sent.

@@ -9,23 +9,21 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// Request is a check in flight, with the store's own state S of it. The queue owns it from when it is enqueued until it
-// is answered.
+// Request is a check in flight. The queue owns it from when it is enqueued until it is answered.
 type Request[S any] struct {
-	State  S
+	State  S       // the store's own state of the check
 	caller *caller // nil if no caller waits for it
 	ready  atomic.Bool
 	err    error // why there is no answer
 }
 
-// Expired reports whether its caller has left.
+// Expired reports whether the request's caller has left.
 func (r *Request[S]) Expired(now time.Time) bool { return r.caller != nil && r.caller.expired(now) }
 
-// Deadline returns when its caller leaves at the latest.
+// Deadline returns when the request's caller leaves at the latest.
 func (r *Request[S]) Deadline() time.Time { return r.caller.deadline }
 
-// Answer returns the request to its caller: with the answer, which is in State, if err is nil, else with the reason why
-// there is none.
+// Answer returns the request to its caller. If err is nil, State has the answer; else err says why there is none.
 func (r *Request[S]) Answer(err error) {
 	r.err = err
 	r.ready.Store(true)
@@ -36,13 +34,13 @@ func (r *Request[S]) Answer(err error) {
 
 // group is the requests of a call for one queue. They are enqueued, sent and dropped together.
 type group[S any] struct {
-	caller   *caller
-	queue    *Queue[S]
-	requests []*Request[S]
-	joined   time.Time // when they joined the queue
+	caller     *caller
+	queue      *Queue[S]
+	requests   []*Request[S]
+	enqueuedAt time.Time // on the queue's entry
 }
 
-// refuse answers the requests with an error, which returns the group to its caller.
+// refuse answers all requests of the group with an error.
 func (g *group[S]) refuse(err error) {
 	for _, r := range g.requests {
 		r.Answer(err)
@@ -55,15 +53,15 @@ type caller struct {
 	deadline   time.Time       // when it leaves at the latest
 	abandoned  atomic.Bool
 	unanswered atomic.Int32
-	done       chan struct{} // has a token once all are answered
-	leave      chan struct{} // has a token from the deadline on, if the caller waits so long
-	index      int           // among the deadlines; -1: none
+	done       chan struct{} // gets a token when all requests are answered
+	leave      chan struct{} // gets a token at the deadline, if the caller still waits
+	index      int           // in deadlines.callers; -1 if it is not there
 }
 
 // expired reports whether the caller no longer waits.
 func (c *caller) expired(now time.Time) bool { return c.abandoned.Load() || !now.Before(c.deadline) }
 
-// call is one call of Decide, with copies of all that queues need: the caller may leave before they are done.
+// call is one call of Decide. It has copies of all that queues need, because the caller may leave before they are done.
 type call[S any] struct {
 	caller
 	requests []Request[S]
@@ -71,8 +69,8 @@ type call[S any] struct {
 	text     []byte // buffer of the store's encoded checks
 }
 
-// set makes a request of each check.
-func (c *call[S]) set(checks []backend.Check, deadline time.Time) {
+// makeRequests makes a request of each check.
+func (c *call[S]) makeRequests(checks []backend.Check, deadline time.Time) {
 	c.deadline = deadline
 	c.unanswered.Store(int32(len(checks)))
 	c.groups, c.text = c.groups[:0], c.text[:0]
@@ -87,8 +85,8 @@ func (c *call[S]) set(checks []backend.Check, deadline time.Time) {
 	}
 }
 
-// join adds a request to the group for a queue.
-func (c *call[S]) join(r *Request[S], q *Queue[S]) {
+// addToGroup adds a request to the group for a queue, and makes the group if needed.
+func (c *call[S]) addToGroup(r *Request[S], q *Queue[S]) {
 	for i := range c.groups {
 		if g := &c.groups[i]; g.queue == q {
 			g.requests = append(g.requests, r)

@@ -9,23 +9,23 @@ import (
 // more CPU for a check in a batch of 32. The zero value is ready.
 type deadlines struct {
 	mu      sync.Mutex
-	callers []*caller // that wait, each at its index
+	callers []*caller // the waiting callers, each at its index
 	timer   *time.Timer
 	next    time.Time // when it fires; zero for never
 }
 
-// add adds a caller that is about to wait. At its deadline, leave gets a token.
+// add adds a caller that is about to wait. At its deadline, its channel leave gets a token.
 func (d *deadlines) add(c *caller, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c.index = len(d.callers)
 	d.callers = append(d.callers, c)
 	if d.next.IsZero() || c.deadline.Before(d.next) {
-		d.set(c.deadline, now)
+		d.setTimer(c.deadline, now)
 	}
 }
 
-// remove takes a caller out, and takes its token if its deadline has passed.
+// remove takes a caller out. If its deadline has passed, remove also takes the token out of leave.
 func (d *deadlines) remove(c *caller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *deadlines) remove(c *caller) {
 	}
 }
 
-// takeOut takes a caller out and puts the last one in its place.
+// takeOut takes a caller out, and moves the last one to its index.
 func (d *deadlines) takeOut(c *caller) {
 	end := len(d.callers) - 1
 	last := d.callers[end]
@@ -46,7 +46,7 @@ func (d *deadlines) takeOut(c *caller) {
 	c.index = -1
 }
 
-func (d *deadlines) set(at, now time.Time) {
+func (d *deadlines) setTimer(at, now time.Time) {
 	d.next = at
 	if d.timer == nil {
 		d.timer = time.AfterFunc(at.Sub(now), d.fire)
@@ -62,7 +62,7 @@ func (d *deadlines) fire() {
 	now := time.Now()
 	d.next = time.Time{}
 	var next time.Time
-	for i := len(d.callers) - 1; i >= 0; i-- { // downwards, as the last one takes the place of one that is taken out
+	for i := len(d.callers) - 1; i >= 0; i-- { // downwards, because takeOut moves the last one
 		switch c := d.callers[i]; {
 		case !now.Before(c.deadline):
 			d.takeOut(c)
@@ -72,6 +72,6 @@ func (d *deadlines) fire() {
 		}
 	}
 	if !next.IsZero() {
-		d.set(next, now)
+		d.setTimer(next, now)
 	}
 }

@@ -1,8 +1,8 @@
 // Package outbound sends checks to servers, in batches.
 //
-// Checks for one server wait in its queues. A queue sends a batch when none is in flight, or a pace after the last one,
-// with a bound on the batches in flight. Each server has a circuit breaker, fed by PINGs too, so that callers do not wait
-// for a dead server. Each caller leaves at its deadline. A [Codec] and a [Peer] know what is written and read.
+// Checks for one server wait in its queues. A queue sends a batch when none is in flight, or Config.Pace after the last
+// one, up to a limit of batches in flight. Each server has a circuit breaker, which PINGs feed too, so that callers do
+// not wait for a dead server. Each caller leaves at its deadline. A store's [Codec] and [Peer] speak its protocol.
 package outbound
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/backend"
 )
 
-// maxReusedText is how many bytes of text a call may have that is reused.
+// maxReusedText is the largest text buffer, in bytes, of a call that goes back to the pool.
 const maxReusedText = 64 << 10
 
 var (
@@ -29,8 +29,8 @@ var (
 
 // Codec puts checks into requests, and reads their answers. Its methods may be called by any number of goroutines.
 type Codec[S any] interface {
-	// Encode sets the State of a request, which may be left from an old one, from a check. It may refer to what it
-	// appends to text. It returns the queue for the request, or why there is none.
+	// Encode encodes a check into r.State, which may still have an old request's content. Encode may append to text, and
+	// the State may refer to the appended bytes. It returns text and the queue for the request, or why there is none.
 	Encode(text []byte, c *backend.Check, r *Request[S]) ([]byte, *Queue[S], error)
 	// Decode reads the answer to a check.
 	Decode(r *Request[S], c *backend.Check) (backend.Decision, error)
@@ -40,15 +40,15 @@ type Codec[S any] interface {
 	ReasonOf(err error) backend.Reason
 }
 
-// Config is what differs between stores.
+// Config has the settings of a store.
 type Config struct {
 	// ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 	ErrUnavailable error
-	// Timeout bounds a check whose caller has a later deadline or none.
+	// Timeout is the timeout of a check whose caller has a later deadline or none.
 	Timeout time.Duration
 	// Pace is the least time between two batches while the first is in flight.
 	Pace time.Duration
-	// MinExchange is the least timeout of an exchange, even if its callers leave earlier.
+	// MinExchange is the least timeout of an exchange: it may outlast its callers' deadlines.
 	MinExchange time.Duration
 	// PingEvery is the interval of PINGs to a healthy server; 0 for none.
 	PingEvery time.Duration
@@ -100,8 +100,8 @@ func (e *Engine[S]) Closed() bool { return e.closed.Load() }
 // Wait waits until nothing runs for servers that were closed.
 func (e *Engine[S]) Wait() { e.running.Wait() }
 
-// Decide sends the checks to their servers. It returns 2 ms or a tenth of the time, whichever is more, before ctx's
-// deadline, and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
+// Decide sends the checks to their servers. It returns after the timeout at the latest, and before ctx's deadline: by
+// 2 ms or a tenth of the remaining time, whichever is more. The Err of a check without an answer wraps ErrUnavailable.
 func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Validate(checks, out); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (e *Engine[S]) Decide(ctx context.Context, checks []backend.Check, out []ba
 // begin enqueues checks at the servers of their keys.
 func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, deadline time.Time) *call[S] {
 	c := e.calls.Get().(*call[S])
-	c.set(checks, deadline)
+	c.makeRequests(checks, deadline)
 	if e.config.Trace != nil {
 		c.context = ctx
 	}
@@ -135,10 +135,10 @@ func (e *Engine[S]) begin(ctx context.Context, checks []backend.Check, now, dead
 			r.Answer(err)
 			continue
 		}
-		if i == 0 && q.Server.lastExchangeLost.Load() { // many callers will leave at once, which takes time
+		if i == 0 && q.Server.lastExchangeLost.Load() { // many callers may leave at the same moment, which takes time
 			c.deadline = c.deadline.Add(-backend.MinMargin)
 		}
-		c.join(r, q)
+		c.addToGroup(r, q)
 	}
 	for i := range c.groups {
 		e.enqueue(&c.groups[i], now)
@@ -175,7 +175,7 @@ func (e *Engine[S]) finish(ctx context.Context, c *call[S], checks []backend.Che
 		e.deadlines.remove(&c.caller)
 		cause = context.Cause(ctx)
 	}
-	c.abandoned.Store(true) // seen by the queues that still hold requests of it
+	c.abandoned.Store(true) // for the queues that still have its requests
 	return e.decode(c, checks, out, cause)
 }
 

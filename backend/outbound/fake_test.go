@@ -12,31 +12,30 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// What a store of the tests keeps to, and how long its callers wait: as Envoy's, and for whoever must be answered.
+// The settings of the test's store, and the timeouts of its callers.
 const (
-	testOut  = 16
-	testPace = time.Millisecond
-	patient  = 18 * time.Millisecond
-	ample    = time.Minute
+	testMaxInFlight = 16
+	testPace        = time.Millisecond
+	callerTimeout   = 18 * time.Millisecond // less than Envoy's default of 20 ms
+	longTimeout     = time.Minute
 )
 
 var errAway, errStore = errors.New("silence"), errors.New("the store is unavailable")
 
-// fake is a store of one server that answers when a test lets it. A request's State is its key. It runs in a bubble of
-// time, so that all is as exact as its clock.
+// fake is the Codec and the Peer of one server, which answers once the test releases it. A request's State is its key.
 type fake struct {
 	*Engine[string]
 	server   *Server[string]
 	released chan struct{} // once closed, batches are answered
 	batches  [][]string
-	again    int                     // how often the requests of a batch are asked again
-	note     func(b *Batch[string])  // what a batch shows; nil: nothing
-	pong     func() (Outcome, error) // nil: silence
+	requeues int                     // how many more batches to requeue
+	note     func(b *Batch[string])  // called for each answered batch, if not nil
+	pong     func() (Outcome, error) // answers a PING
 	changes  []State
 }
 
-// store runs a test on a store in a bubble.
-func store(t *testing.T, queues, out int, test func(t *testing.T, f *fake)) {
+// testServer runs a test in a synctest bubble, with a server of queues that have at most out batches in flight each.
+func testServer(t *testing.T, queues, out int, test func(t *testing.T, f *fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{released: make(chan struct{}), pong: func() (Outcome, error) { return Lost, errAway }}
@@ -69,8 +68,8 @@ func (f *fake) Exchange(b *Batch[string]) {
 	}
 	f.server.mu.Lock()
 	f.batches = append(f.batches, keys)
-	again := f.again > 0
-	f.again--
+	again := f.requeues > 0
+	f.requeues--
 	f.server.mu.Unlock()
 	end := f.server.Trace(b.Requests)
 	<-f.released
@@ -96,7 +95,7 @@ func (f *fake) Pings() (ping func(context.Context) (Outcome, error), end func())
 	}, func() {}
 }
 
-// answerPings has pong answer each PING from now on.
+// answerPings makes pong answer each PING from now on.
 func (f *fake) answerPings(pong func() (Outcome, error)) {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
@@ -105,7 +104,7 @@ func (f *fake) answerPings(pong func() (Outcome, error)) {
 
 func (f *fake) Changed(_, after State, _ error) { f.changes = append(f.changes, after) }
 
-// release answers everything from now on.
+// release lets the server answer all batches from now on.
 func (f *fake) release() {
 	select {
 	case <-f.released:
@@ -120,8 +119,8 @@ func (f *fake) close(why error) {
 	}
 }
 
-// got returns the batches so far, once nothing moves any more.
-func (f *fake) got() [][]string {
+// sentBatches returns the keys of the batches so far, once all goroutines are blocked.
+func (f *fake) sentBatches() [][]string {
 	synctest.Wait()
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
@@ -134,8 +133,8 @@ func (f *fake) waiting() int {
 	return waiting
 }
 
-// ask makes a call for a hit on each key. Its error is that of the first check without an answer.
-func (f *fake) ask(ctx context.Context, timeout time.Duration, keys ...string) error {
+// decide calls Decide with a hit on each key. Its error is that of the first check without an answer.
+func (f *fake) decide(ctx context.Context, timeout time.Duration, keys ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	checks := make([]backend.Check, len(keys))
@@ -151,23 +150,23 @@ func (f *fake) ask(ctx context.Context, timeout time.Duration, keys ...string) e
 	return err
 }
 
-// begin makes a call in the background, and returns a channel with what came of it.
-func (f *fake) begin(t *testing.T, timeout time.Duration, keys ...string) <-chan error {
+// decideAsync calls decide in the background, and returns a channel for its error.
+func (f *fake) decideAsync(t *testing.T, timeout time.Duration, keys ...string) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- f.ask(t.Context(), timeout, keys...) }()
+	go func() { done <- f.decide(t.Context(), timeout, keys...) }()
 	synctest.Wait()
 	return done
 }
 
-// fill gives the first queue as many batches as may be out, of a check each.
-func (f *fake) fill(t *testing.T) {
+// fillQueue brings the first queue to its limit of batches in flight, with one check each.
+func (f *fake) fillQueue(t *testing.T) {
 	t.Helper()
-	for range testOut {
-		f.begin(t, ample, "first")
+	for range testMaxInFlight {
+		f.decideAsync(t, longTimeout, "first")
 		time.Sleep(testPace)
 	}
-	if n := len(f.got()); n != testOut {
-		t.Fatalf("%d batches are out, want %d although none comes back", n, testOut)
+	if n := len(f.sentBatches()); n != testMaxInFlight {
+		t.Fatalf("%d batches are in flight, want %d although none is answered", n, testMaxInFlight)
 	}
 }
 

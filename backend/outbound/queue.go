@@ -18,18 +18,18 @@ const (
 	maxYields = 4
 )
 
-// Batch is the requests that a worker has in flight. Workers reuse it.
+// Batch has the requests that a worker has in flight. Workers reuse it.
 type Batch[S any] struct {
 	Queue     *Queue[S]
 	Requests  []*Request[S]
 	Sent      time.Time
 	Deadline  time.Time       // when the last caller leaves
 	Joined    []time.Time     // when each call whose requests are new in this batch was enqueued
-	UntilAway context.Context // ends when the server is found to be away, as nobody waits for it then
-	PeerState any             // the peer's own, kept when the batch is reused
+	UntilAway context.Context // ends when the breaker opens, because no caller waits for the server then
+	PeerState any             // for the peer; it stays when the batch is reused
 }
 
-// Requeue puts a request that has not run at the head of the queue.
+// Requeue puts a request that the server has not executed at the head of the queue.
 func (b *Batch[S]) Requeue(r *Request[S]) {
 	q, s := b.Queue, b.Queue.Server
 	s.mu.Lock()
@@ -52,31 +52,31 @@ func (b *Batch[S]) Requeue(r *Request[S]) {
 // guards all fields.
 type Queue[S any] struct {
 	Server    *Server[S]
-	PeerState any // the peer's own
+	PeerState any // for the peer
 
-	maxOut    int // most batches in flight
-	requeued  []*Request[S]
-	waiting   []*group[S]
-	checks    int           // number of checks in both
-	out       []*Batch[S]   // oldest first
-	lastLeft  time.Time     // when the last batch was sent
-	roundTrip time.Duration // of the last one that came back
-	waking    bool          // a worker is on its way to the queue
-	idle      bool          // a worker waits to be woken
-	woken     chan struct{} // has a token once the idle worker is woken
-	timer     *time.Timer   // schedules a batch when the pace allows it
-	timerSet  bool
+	maxInFlight int // most batches in flight
+	requeued    []*Request[S]
+	waiting     []*group[S]
+	checks      int           // in requeued and waiting
+	inFlight    []*Batch[S]   // oldest first
+	lastSent    time.Time     // when the last batch was sent
+	roundTrip   time.Duration // of the last batch that returned
+	waking      bool          // a worker was started or woken, and has not called next yet
+	idle        bool          // a worker waits to be woken
+	woken       chan struct{} // has a token once the idle worker is woken
+	timer       *time.Timer   // schedules a batch when the pace allows it
+	timerSet    bool
 }
 
-func newQueue[S any](s *Server[S], maxOut int) *Queue[S] {
-	q := &Queue[S]{Server: s, maxOut: maxOut, woken: make(chan struct{}, 1)}
+func newQueue[S any](s *Server[S], maxInFlight int) *Queue[S] {
+	q := &Queue[S]{Server: s, maxInFlight: maxInFlight, woken: make(chan struct{}, 1)}
 	q.timer = time.AfterFunc(time.Hour, q.fire)
 	q.timer.Stop()
 	return q
 }
 
-// enqueue adds a group. It returns false if the server is closed. It refuses the group at once if the queue is full, if
-// it could not be sent before the caller's deadline, or while the server is away.
+// enqueue adds a group. It returns false if the server is closed. It refuses the group if the queue is full, if the
+// group could not be sent before the caller's deadline, or while the server is away.
 func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 	s := q.Server
 	deadline := g.caller.deadline
@@ -91,9 +91,9 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 		g.refuse(away)
 		return true
 	}
-	g.joined = now
+	g.enqueuedAt = now
 	// About how long it takes to send the waiting checks.
-	drain := time.Duration(q.checks/maxBatch) * max(s.engine.config.Pace, q.roundTrip/time.Duration(q.maxOut))
+	drain := time.Duration(q.checks/maxBatch) * max(s.engine.config.Pace, q.roundTrip/time.Duration(q.maxInFlight))
 	full := q.checks+len(g.requests) > maxQueue || !now.Add(drain).Before(deadline)
 	if !full {
 		q.waiting = append(q.waiting, g)
@@ -112,7 +112,7 @@ func (q *Queue[S]) enqueue(g *group[S], now time.Time) bool {
 func (q *Queue[S]) schedule(now time.Time) {
 	switch {
 	case q.waking || q.checks == 0 || !q.hasRoom():
-	case q.mayLeave(now):
+	case q.maySend(now):
 		q.waking = true
 		if !q.wake() {
 			q.Server.engine.running.Add(1)
@@ -120,22 +120,22 @@ func (q *Queue[S]) schedule(now time.Time) {
 		}
 	case !q.timerSet:
 		q.timerSet = true
-		q.timer.Reset(q.lastLeft.Add(q.Server.engine.config.Pace).Sub(now))
+		q.timer.Reset(q.lastSent.Add(q.Server.engine.config.Pace).Sub(now))
 	}
 }
 
-func (q *Queue[S]) mayLeave(now time.Time) bool {
-	return q.hasRoom() && (q.Server.breaker.state == HalfOpen || len(q.out) == 0 ||
-		now.Sub(q.lastLeft) >= q.Server.engine.config.Pace)
+func (q *Queue[S]) maySend(now time.Time) bool {
+	return q.hasRoom() && (q.Server.breaker.state == HalfOpen || len(q.inFlight) == 0 ||
+		now.Sub(q.lastSent) >= q.Server.engine.config.Pace)
 }
 
 // hasRoom reports whether one more batch may be in flight, whatever the pace.
 func (q *Queue[S]) hasRoom() bool {
 	switch q.Server.breaker.state {
 	case Closed:
-		return len(q.out) < q.maxOut
-	case HalfOpen: // old batches may still wait for a connection; with maxOut 1 the old batch holds the only one
-		return q.Server.halfOpenBatch == nil && (q.maxOut > 1 || len(q.out) == 0)
+		return len(q.inFlight) < q.maxInFlight
+	case HalfOpen: // old batches may still wait for a connection; with maxInFlight 1 the old batch holds the only one
+		return q.Server.halfOpenBatch == nil && (q.maxInFlight > 1 || len(q.inFlight) == 0)
 	}
 	return false
 }
@@ -164,8 +164,8 @@ func (q *Queue[S]) work() {
 	e.batches.Put(b)
 }
 
-// yield lets other goroutines run, as long as the queue grows: more callers get into the next batch, and callers with
-// answers return them.
+// yield lets other goroutines run as long as the queue grows, so that more requests get into the next batch and callers
+// return their answers.
 func (q *Queue[S]) yield() {
 	before := -1
 	for range maxYields {
@@ -204,7 +204,7 @@ func (q *Queue[S]) wake() bool {
 	return woken
 }
 
-// next removes a batch from those in flight, and fills it again if one may be sent. It reports whether it did.
+// next removes b from the batches in flight. If another batch may be sent, it fills b again and returns true.
 func (q *Queue[S]) next(b *Batch[S]) bool {
 	now, s := time.Now(), q.Server
 	s.mu.Lock()
@@ -212,17 +212,17 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 	if b.Queue == nil {
 		b.Queue, q.waking = q, false
 	} else {
-		q.out = slices.DeleteFunc(q.out, func(out *Batch[S]) bool { return out == b })
+		q.inFlight = slices.DeleteFunc(q.inFlight, func(out *Batch[S]) bool { return out == b })
 		q.roundTrip = now.Sub(b.Sent)
 		if s.halfOpenBatch == b {
 			s.halfOpenBatch = nil
 			defer s.schedule(now) // wakes the other queues
 		}
 	}
-	leaves := q.mayLeave(now) && q.fill(b, now)
-	if leaves {
-		q.out = append(q.out, b)
-		q.lastLeft = now
+	sends := q.maySend(now) && q.fill(b, now)
+	if sends {
+		q.inFlight = append(q.inFlight, b)
+		q.lastSent = now
 		s.scheduleOverdueCheck(b.Deadline, now)
 		b.UntilAway = s.untilAway
 		if s.breaker.state == HalfOpen {
@@ -232,32 +232,33 @@ func (q *Queue[S]) next(b *Batch[S]) bool {
 		b.Queue = nil
 	}
 	q.schedule(now)
-	return leaves
+	return sends
 }
 
-// fill moves the requeued requests and the first groups to the batch, in order, without those whose callers have left.
+// fill moves the requeued requests and the first groups to the batch, in order, except those whose callers have left. It
+// reports whether the batch has any.
 func (q *Queue[S]) fill(b *Batch[S], now time.Time) bool {
 	b.Requests, b.Joined, b.Sent = b.Requests[:0], b.Joined[:0], now
 	b.Deadline = now.Add(q.Server.engine.config.MinExchange)
-	again := q.requeued
+	requeued := q.requeued
 	q.requeued = q.requeued[:0]
-	q.take(b, again, now)
+	q.appendUnexpired(b, requeued, now)
 	taken := 0
 	for _, g := range q.waiting {
 		if len(b.Requests)+len(g.requests) > maxBatch {
 			break
 		}
 		taken++
-		if q.take(b, g.requests, now) {
-			b.Joined = append(b.Joined, g.joined)
+		if q.appendUnexpired(b, g.requests, now) {
+			b.Joined = append(b.Joined, g.enqueuedAt)
 		}
 	}
 	q.waiting = slices.Delete(q.waiting, 0, taken)
 	return len(b.Requests) > 0
 }
 
-// take moves the requests to the batch whose callers still wait, and reports whether there were any.
-func (q *Queue[S]) take(b *Batch[S], requests []*Request[S], now time.Time) bool {
+// appendUnexpired appends to the batch those requests whose callers still wait, and reports whether there were any.
+func (q *Queue[S]) appendUnexpired(b *Batch[S], requests []*Request[S], now time.Time) bool {
 	q.checks -= len(requests)
 	before := len(b.Requests)
 	for _, r := range requests {

@@ -16,22 +16,22 @@ import (
 
 func TestBatchesAreBoundedAndInOrder(t *testing.T) {
 	t.Parallel()
-	store(t, 1, testOut, func(t *testing.T, f *fake) {
-		f.fill(t)
+	testServer(t, 1, testMaxInFlight, func(t *testing.T, f *fake) {
+		f.fillQueue(t)
 		var want []string
 		for i := range 3*maxBatch + 10 {
 			key := fmt.Sprintf("%03d", i)
 			want = append(want, key)
-			f.begin(t, ample, key)
+			f.decideAsync(t, longTimeout, key)
 		}
-		if n := len(f.got()); n != testOut || f.waiting() != len(want) {
+		if n := len(f.sentBatches()); n != testMaxInFlight || f.waiting() != len(want) {
 			t.Errorf("%d batches are out, and %d checks wait; want %d and %d, as more would pile up at the server", n, f.waiting(),
-				testOut, len(want))
+				testMaxInFlight, len(want))
 		}
 		f.release()
 		time.Sleep(time.Second)
 		var all []string
-		for _, batch := range f.got()[testOut:] {
+		for _, batch := range f.sentBatches()[testMaxInFlight:] {
 			if len(batch) > maxBatch || !slices.IsSorted(batch) {
 				t.Errorf("a batch of %d checks: %q; want %d at most, in order", len(batch), batch, maxBatch)
 			}
@@ -43,28 +43,28 @@ func TestBatchesAreBoundedAndInOrder(t *testing.T) {
 	})
 }
 
-// What is asked again goes first, with what has come meanwhile, unless nobody waits for it.
+// Requeued requests come first in the next batch, together with newer ones, unless their caller has left.
 func TestRetriesLeadTheNextBatch(t *testing.T) {
 	t.Parallel()
 	for leaves, want := range map[bool][][]string{
 		false: {{"again"}, {"again", "meanwhile"}}, true: {{"again"}, {"meanwhile"}},
 	} {
-		store(t, 1, 1, func(t *testing.T, f *fake) {
-			f.again = 1
+		testServer(t, 1, 1, func(t *testing.T, f *fake) {
+			f.requeues = 1
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			again := make(chan error, 1)
-			go func() { again <- f.ask(ctx, ample, "again") }()
+			go func() { again <- f.decide(ctx, longTimeout, "again") }()
 			synctest.Wait()
-			meanwhile := f.begin(t, ample, "meanwhile")
+			meanwhile := f.decideAsync(t, longTimeout, "meanwhile")
 			if leaves {
 				leave()
 				wantReason(t, <-again, backend.Late)
 				again <- nil
 			}
 			f.release()
-			if err := errors.Join(<-again, <-meanwhile); err != nil || !slices.EqualFunc(f.got(), want, slices.Equal) {
-				t.Errorf("%v; the batches are %q, want %q", err, f.got(), want)
+			if err := errors.Join(<-again, <-meanwhile); err != nil || !slices.EqualFunc(f.sentBatches(), want, slices.Equal) {
+				t.Errorf("%v; the batches are %q, want %q", err, f.sentBatches(), want)
 			}
 		})
 	}
@@ -72,12 +72,12 @@ func TestRetriesLeadTheNextBatch(t *testing.T) {
 
 func TestChecksWithoutCallersAreNotCounted(t *testing.T) {
 	t.Parallel()
-	store(t, 1, testOut, func(t *testing.T, f *fake) {
-		f.fill(t)
+	testServer(t, 1, testMaxInFlight, func(t *testing.T, f *fake) {
+		f.fillQueue(t)
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error, 5)
 		for range cap(done) {
-			go func() { done <- f.ask(ctx, ample, "left", "left") }()
+			go func() { done <- f.decide(ctx, longTimeout, "left", "left") }()
 		}
 		if n := f.waiting(); n != 10 {
 			t.Fatalf("%d checks wait, want 10", n)
@@ -87,10 +87,10 @@ func TestChecksWithoutCallersAreNotCounted(t *testing.T) {
 			wantReason(t, <-done, backend.Late)
 		}
 		f.release()
-		if err := f.ask(t.Context(), ample, "last"); err != nil {
+		if err := f.decide(t.Context(), longTimeout, "last"); err != nil {
 			t.Error(err)
 		}
-		for _, batch := range f.got() {
+		for _, batch := range f.sentBatches() {
 			if slices.Contains(batch, "left") {
 				t.Error("a check was counted although its caller had left before the batch did")
 			}
@@ -103,18 +103,18 @@ func TestChecksWithoutCallersAreNotCounted(t *testing.T) {
 
 func TestBlockedQueueAnswersAtOnce(t *testing.T) {
 	t.Parallel()
-	store(t, 1, testOut, func(t *testing.T, f *fake) {
-		f.fill(t)
+	testServer(t, 1, testMaxInFlight, func(t *testing.T, f *fake) {
+		f.fillQueue(t)
 		f.server.mu.Lock()
-		f.server.Queues[0].roundTrip = testOut * 2 * time.Minute // a batch comes back every two minutes
+		f.server.Queues[0].roundTrip = testMaxInFlight * 2 * time.Minute // a batch comes back every two minutes
 		f.server.mu.Unlock()
-		f.begin(t, ample, slices.Repeat([]string{"a"}, maxBatch)...)
+		f.decideAsync(t, longTimeout, slices.Repeat([]string{"a"}, maxBatch)...)
 		began := time.Now()
-		wantReason(t, f.ask(t.Context(), ample, "next"), backend.Busy)
+		wantReason(t, f.decide(t.Context(), longTimeout, "next"), backend.Busy)
 		if took := time.Since(began); took > 0 {
 			t.Errorf("a caller waited %v to be told that the queue takes two minutes", took)
 		}
-		slow := f.begin(t, 5*time.Minute, "whoever has five minutes may wait two")
+		slow := f.decideAsync(t, 5*time.Minute, "whoever has five minutes may wait two")
 		f.release()
 		if err := <-slow; err != nil {
 			t.Error(err)
@@ -124,12 +124,12 @@ func TestBlockedQueueAnswersAtOnce(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	t.Parallel()
-	store(t, 1, testOut, func(t *testing.T, f *fake) {
-		f.fill(t)
+	testServer(t, 1, testMaxInFlight, func(t *testing.T, f *fake) {
+		f.fillQueue(t)
 		for range maxQueue / maxBatch {
-			f.begin(t, ample, slices.Repeat([]string{"a"}, maxBatch)...)
+			f.decideAsync(t, longTimeout, slices.Repeat([]string{"a"}, maxBatch)...)
 		}
-		wantReason(t, f.ask(t.Context(), ample, "next"), backend.Busy)
+		wantReason(t, f.decide(t.Context(), longTimeout, "next"), backend.Busy)
 		if n := f.waiting(); n != maxQueue {
 			t.Errorf("%d checks wait, want %d at most, as memory is not endless", n, maxQueue)
 		}
@@ -138,14 +138,14 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestNothingIsCountedAfterClose(t *testing.T) {
 	t.Parallel()
-	store(t, 1, testOut, func(t *testing.T, f *fake) {
-		f.fill(t)
-		waits := f.begin(t, ample, "waits")
+	testServer(t, 1, testMaxInFlight, func(t *testing.T, f *fake) {
+		f.fillQueue(t)
+		waits := f.decideAsync(t, longTimeout, "waits")
 		f.close(backend.ErrClosed)
 		if err := <-waits; !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("a check that waited gave %v, want ErrClosed", err)
 		}
-		if err := f.ask(t.Context(), ample, "after"); !errors.Is(err, backend.ErrClosed) {
+		if err := f.decide(t.Context(), longTimeout, "after"); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
 		}
 		ended := make(chan struct{})
@@ -161,17 +161,17 @@ func TestNothingIsCountedAfterClose(t *testing.T) {
 		}
 		f.release()
 		<-ended
-		if n := len(f.got()); n != testOut {
-			t.Errorf("%d batches arrived, want the %d that were out", n, testOut)
+		if n := len(f.sentBatches()); n != testMaxInFlight {
+			t.Errorf("%d batches arrived, want the %d that were out", n, testMaxInFlight)
 		}
 	})
 }
 
 func TestIdleServersAreRetired(t *testing.T) {
 	t.Parallel()
-	store(t, 1, testOut, func(t *testing.T, f *fake) {
+	testServer(t, 1, testMaxInFlight, func(t *testing.T, f *fake) {
 		f.release()
-		if err := f.ask(t.Context(), ample, "a"); err != nil {
+		if err := f.decide(t.Context(), longTimeout, "a"); err != nil {
 			t.Fatal(err)
 		}
 		left := func() bool { t.Error("a server that answers was asked whether it has left"); return true }
@@ -187,10 +187,10 @@ func TestIdleServersAreRetired(t *testing.T) {
 	})
 }
 
-// An exchange mixes callers: each of its checks is told with the context of its own.
+// An exchange has checks of several callers: Trace gets each check's own context.
 func TestTraceGetsEachChecksContext(t *testing.T) {
 	type name struct{}
-	store(t, 1, 1, func(t *testing.T, f *fake) {
+	testServer(t, 1, 1, func(t *testing.T, f *fake) {
 		var told [][]any
 		var ends []string
 		f.config.Trace = func(server string, callers iter.Seq[context.Context]) func(string, error) {
@@ -205,7 +205,7 @@ func TestTraceGetsEachChecksContext(t *testing.T) {
 		begin := func(who string, keys ...string) {
 			waits = append(waits, make(chan error, 1))
 			wait := waits[len(waits)-1]
-			go func() { wait <- f.ask(context.WithValue(t.Context(), name{}, who), ample, keys...) }()
+			go func() { wait <- f.decide(context.WithValue(t.Context(), name{}, who), longTimeout, keys...) }()
 			synctest.Wait()
 		}
 		begin("first", "a")

@@ -14,11 +14,11 @@ import (
 const (
 	// PingPause is the shortest pause between PINGs; up to half of it is added at random, so that replicas spread theirs.
 	PingPause = 100 * time.Millisecond
-	// PingTimeout is the timeout of a PING. It is short, because no other PING is sent while one is lost.
+	// PingTimeout is the timeout of a PING. It is short, because no other PING is sent before a lost one times out.
 	PingTimeout = 250 * time.Millisecond
 	// DialTimeout is the timeout of connecting for a PING: TLS takes more round trips.
 	DialTimeout = 2 * PingTimeout
-	// idleTime is how long an unused server is kept.
+	// idleTime is how long a server must be unused before Retire closes it.
 	idleTime = time.Minute
 )
 
@@ -27,8 +27,8 @@ type Peer[S any] interface {
 	// Exchange sends the requests of a batch, and answers or requeues each. It calls Note with the outcome. It is called
 	// by as many goroutines as batches may be in flight.
 	Exchange(b *Batch[S])
-	// Pings starts a series of PINGs on a connection that end closes. ping finds out whether the server can count. One
-	// series at a time sends PINGs, but the end of the one before may still run.
+	// Pings opens a connection for a series of PINGs, which end closes. ping finds out whether the server can count. Only
+	// one series at a time sends PINGs, but end of the previous series may still run.
 	Pings() (ping func(context.Context) (Outcome, error), end func())
 	// Changed is called after each change of the state, or of the reason why the server is away, in order. It must not
 	// block.
@@ -42,35 +42,35 @@ type Server[S any] struct {
 
 	engine           *Engine[S]
 	peer             Peer[S]
-	healthy          atomic.Bool                              // breaker.healthy
+	healthy          atomic.Bool                              // breaker.healthy, and no PING is in flight
 	lastExchangeLost atomic.Bool                              // while the breaker is still closed
 	away             atomic.Pointer[backend.UnavailableError] // the answer to all callers while the breaker is open, else nil
 
 	mu            sync.Mutex
 	breaker       breaker
-	halfOpenBatch *Batch[S] // the one that is out while the breaker is half open
+	halfOpenBatch *Batch[S] // the batch in flight while the breaker is half open
 	closed        bool
-	lastUsed      time.Time   // by a call
-	pinging       bool        // a goroutine sends PING
-	lastPing      time.Time   // when the last one was sent
+	lastUsed      time.Time   // when a call last enqueued requests
+	pinging       bool        // a goroutine sends PINGs
+	lastPing      time.Time   // when the last PING was sent
 	pingTimer     *time.Timer // for the next PING of a healthy server
 	overdueTimer  *time.Timer // runs checkOverdue when callers leave without an answer
 	overdueAt     time.Time   // when it fires; zero for never
 
 	ctx             context.Context // ends when the server is closed
 	cancel          context.CancelFunc
-	untilAway       context.Context // ends when the server is found to be away
+	untilAway       context.Context // ends when the breaker opens
 	cancelUntilAway context.CancelFunc
 }
 
-// Open makes a server with this number of queues, each with at most maxOut batches in flight.
-func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxOut int) *Server[S] {
+// Open makes a server with this number of queues, each with at most maxInFlight batches in flight.
+func (e *Engine[S]) Open(name string, peer Peer[S], queues, maxInFlight int) *Server[S] {
 	s := &Server[S]{Name: name, engine: e, peer: peer, lastUsed: time.Now()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.untilAway, s.cancelUntilAway = context.WithCancel(s.ctx)
 	s.healthy.Store(true)
 	for range queues {
-		s.Queues = append(s.Queues, newQueue(s, maxOut))
+		s.Queues = append(s.Queues, newQueue(s, maxInFlight))
 	}
 	s.overdueTimer = time.AfterFunc(time.Hour, s.checkOverdue)
 	s.overdueTimer.Stop()
@@ -102,13 +102,13 @@ func (s *Server[S]) Away() error {
 }
 
 // Load returns the number of batches in flight and of waiting checks, and whether the breaker is open.
-func (s *Server[S]) Load() (out, waiting int, away bool) {
+func (s *Server[S]) Load() (inFlight, waiting int, away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.Queues {
-		out, waiting = out+len(q.out), waiting+q.checks
+		inFlight, waiting = inFlight+len(q.inFlight), waiting+q.checks
 	}
-	return out, waiting, s.breaker.state == Open
+	return inFlight, waiting, s.breaker.state == Open
 }
 
 // Trace starts to trace an exchange of requests, none of which is answered yet. end gets the outcome that Note gets.
@@ -130,7 +130,7 @@ func (s *Server[S]) Trace(requests []*Request[S]) (end func(outcome string, err 
 
 func untraced(string, error) {}
 
-// Note reports the outcome of an exchange, and its error, to the breaker. It is cheap while the server is healthy.
+// Note tells the breaker the outcome of an exchange, and its error. It is cheap while the server is healthy.
 func (s *Server[S]) Note(o Outcome, sent time.Time, err error) {
 	if o == Answered && s.healthy.Load() {
 		return
@@ -152,36 +152,38 @@ func (s *Server[S]) scheduleOverdueCheck(deadline, now time.Time) {
 	}
 }
 
-// checkOverdue reports exchanges whose callers have all left as lost: one that waits for a connection to a frozen server
-// lasts as long as the store's timeout. A caller that leaves a queue without room also counts as a lost exchange. The
-// batch of a half-open breaker gets time for a connection first, as a PING does. A PING would block too, so none is sent.
+// checkOverdue tells the breaker that an exchange is lost once all its callers have left: the exchange itself ends later,
+// because waiting for a connection to a frozen server takes up to the store's timeout. A caller that leaves a queue from
+// which nothing can be sent counts as a lost exchange, too. The batch of a half-open breaker gets DialTimeout more, as a
+// PING does. checkOverdue sends no PING, which would block too.
 func (s *Server[S]) checkOverdue() {
 	now := time.Now()
 	s.update(now, Lost, ErrLate, func() {
 		s.overdueAt = time.Time{}
 		check := func(deadline, since time.Time) {
-			lost := deadline
+			lostAt := deadline
 			if s.breaker.state == HalfOpen {
-				lost = deadline.Add(DialTimeout)
+				lostAt = deadline.Add(DialTimeout)
 			}
-			if lost.After(now) {
-				s.scheduleOverdueCheck(lost, now)
+			if lostAt.After(now) {
+				s.scheduleOverdueCheck(lostAt, now)
 			} else {
-				s.breaker.onExchange(Lost, since, lost) // the next one may have left since
+				s.breaker.onExchange(Lost, since, lostAt) // the next one may have been sent since
 			}
 		}
 		for _, q := range s.Queues {
-			for _, b := range q.out {
+			for _, b := range q.inFlight {
 				check(b.Deadline, b.Sent)
 			}
-			for i := 0; i < len(q.waiting) && len(q.out) == q.maxOut && s.breaker.state == Closed; i++ {
-				check(q.waiting[i].caller.deadline, q.waiting[i].joined)
+			for i := 0; i < len(q.waiting) && len(q.inFlight) == q.maxInFlight && s.breaker.state == Closed; i++ {
+				check(q.waiting[i].caller.deadline, q.waiting[i].enqueuedAt)
 			}
 		}
 	})
 }
 
-// update calls change, which changes the breaker, and handles the change of its state. o and err are why it may open.
+// update calls change, which may change the breaker's state, and acts on the new state. If the breaker opens, o and err
+// are the reason.
 func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	var waiting []*Request[S]
 	s.mu.Lock()
@@ -193,7 +195,7 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	switch {
 	case after == before:
 	case after == Open:
-		waiting = s.opened(before, o, err)
+		waiting = s.onOpen(before, o, err)
 	default:
 		s.away.Store(nil)
 		s.reportChange(before, after, nil)
@@ -204,8 +206,8 @@ func (s *Server[S]) update(now time.Time, o Outcome, err error, change func()) {
 	answerAll(waiting, away)
 }
 
-// opened handles the opening of the breaker: it cancels batches in flight, starts PINGs, and returns the queued requests.
-func (s *Server[S]) opened(before State, o Outcome, err error) []*Request[S] {
+// onOpen acts on the opening of the breaker: it cancels batches in flight, starts PINGs, and returns the queued requests.
+func (s *Server[S]) onOpen(before State, o Outcome, err error) []*Request[S] {
 	s.setAway(before, o, err)
 	s.halfOpenBatch = nil
 	s.cancelUntilAway()
@@ -250,7 +252,7 @@ func (s *Server[S]) takeWaiting() (waiting []*Request[S]) {
 	return waiting
 }
 
-// startPings starts to send PINGs, the first after a pause, until the server is not away. The caller holds mu.
+// startPings starts to send PINGs, the first after a pause, until the server is healthy. The caller holds mu.
 func (s *Server[S]) startPings(pause time.Duration) {
 	if s.pinging || s.closed {
 		return
@@ -317,13 +319,14 @@ func (s *Server[S]) stop() {
 	s.cancel()
 }
 
-// Retire closes a server that was idle for idleTime, and reports whether it did. While it is away, gone must be true too.
+// Retire closes a server that was idle for idleTime, and reports whether it did. It closes one whose breaker is open
+// only if gone returns true.
 func (s *Server[S]) Retire(now time.Time, gone func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	unused := now.Sub(s.lastUsed) >= idleTime
 	for _, q := range s.Queues {
-		unused = unused && len(q.out) == 0 && q.checks == 0
+		unused = unused && len(q.inFlight) == 0 && q.checks == 0
 	}
 	if unused && s.breaker.state == Open {
 		unused = gone()

@@ -14,14 +14,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// portFlags are the flags of commands that request the admin port of a running weir.
+// portFlags are the flags of commands that send requests to the admin port of a running weir.
 type portFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=" set:"timeout=5s"`
 	JSON           bool `name:"json" help:"Print the answer as JSON."`
 }
 
-// ask sends a request, prints the answer and returns it. view formats it for people.
+// ask sends a request, prints the answer and returns it. view formats the answer as text, unless --json is set.
 func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, path string, query url.Values,
 	view func(*A) string) (*A, error) {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
@@ -41,7 +41,7 @@ func ask[A any](ctx context.Context, out terminal.Output, f *portFlags, method, 
 	return answer, err
 }
 
-// checkDescriptor returns an error, which names the flag, unless text is one descriptor.
+// checkDescriptor returns an error unless text is one descriptor. The error names the flag.
 func checkDescriptor(text string) error {
 	if all := descriptors.SplitRequest(text); len(all) > 1 {
 		return fmt.Errorf("--descriptor: %q has %d descriptors, joined by +: ask for one of them", text, len(all))
@@ -52,5 +52,5 @@ func checkDescriptor(text string) error {
 	return nil
 }
 
-// readable returns the readable form of a path, escaped for a terminal.
-func readable(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }
+// readablePath returns the readable form of a path, escaped for a terminal.
+func readablePath(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }

@@ -15,27 +15,27 @@ import (
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// countersCommand shows and changes what a weir has counted for one descriptor, over its admin port.
+// countersCommand shows and changes the counters of one descriptor, over the admin port of a running weir.
 type countersCommand struct {
 	Get   countersGet   `cmd:"" help:"Show what the limits of a descriptor have counted, bucket by bucket."`
-	Reset countersReset `cmd:"" help:"Forget what is counted for a descriptor."`
+	Reset countersReset `cmd:"" help:"Reset the counters of a descriptor."`
 	Grant countersGrant `cmd:"" help:"Give hits back to a descriptor, the newest first."`
-	Top   countersTop   `cmd:"" help:"List who takes the most of a domain or rule, now or in the history."`
+	Top   countersTop   `cmd:"" help:"List the keys of a domain or rule with the most hits, now or in the history."`
 }
 
 func (*countersCommand) Help() string {
-	return `Asks the admin port of a running weir; those that share a Redis share their counters. Changes need the token of its
-ADMIN_TOKEN_FILE, or that its DEBUG_HOST is a loopback address, and are logged there. get and top
-ask all weirs that --admin resolves to or lists, and name those that do not answer. Exit code: 0; 1 if nothing was
-counted that could be given back or forgotten; 2 for an error.
+	return `Sends requests to the admin port of a running weir. Weirs that share a Redis share their counters. Changes need the token
+of weir's ADMIN_TOKEN_FILE or, if weir has none, a loopback address as its DEBUG_HOST; weir logs them. get and top ask all
+weirs that --admin lists or resolves to, and name those that do not answer. Exit code: 0; 1 if there were no hits to reset
+or to give back; 2 for an error.
 
     weir counters get   --domain shop --descriptor user=ann
     weir counters grant --domain shop --descriptor user=ann --hits 5 --token-file token
     weir counters reset --domain shop --descriptor user=ann --admin 10.0.0.7:6070 --json
     weir counters top   --domain shop --by over
 
---json prints what the port answers (server/admin/API.md): of each limit its levels, finest first, with their buckets,
-oldest first. A sliding_log and a token_bucket have none.`
+--json prints the port's answer (server/admin/API.md): for each limit its levels, finest first, with their buckets, oldest
+first. A sliding_log and a token_bucket have no buckets.`
 }
 
 // countersTarget has the flags of get, reset and grant.
@@ -52,7 +52,7 @@ func (c *countersGet) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	query := url.Values{"domain": {c.Domain}, "descriptor": {c.Descriptor}}
-	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ weirs) string {
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters", query, nil, func(a *admin.CountersAnswer, _ fleet) string {
 		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 }
@@ -72,7 +72,7 @@ func (c *countersGrant) Run(ctx context.Context, out terminal.Output) error {
 	return c.run(ctx, out, http.MethodPost, "/grant", url.Values{"hits": {strconv.FormatUint(c.Hits, 10)}})
 }
 
-// run sends a request and prints the answer. Its error is terminal.No if there was nothing to change.
+// run sends a request and prints the answer. Its error is terminal.ExitNo if there was nothing to change.
 func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, path string, query url.Values) error {
 	if err := checkDescriptor(c.Descriptor); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *countersTarget) run(ctx context.Context, out terminal.Output, method, p
 		return (&countersView{answer: *a, zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 	if err == nil && a.Changed != nil && a.HitsBefore == 0 {
-		return terminal.No
+		return terminal.ExitNo
 	}
 	return err
 }
@@ -93,7 +93,7 @@ const (
 	barWidth      = 30 // columns of the longest bar
 )
 
-// countersView shows counters to people:
+// countersView formats counters as text:
 //
 //	shop user=ann   rule user
 //
@@ -114,7 +114,7 @@ func (v *countersView) String() string {
 	changed := v.answer.Changed
 	b.WriteString(describeChange(changed))
 	fmt.Fprintf(&b, "%s %s   %s\n", descriptors.Printable(v.answer.Domain), descriptors.Printable(v.answer.Descriptor),
-		v.paint.Dim("rule "+readable(v.answer.Path)))
+		v.paint.Dim("rule "+readablePath(v.answer.Path)))
 	for _, l := range v.answer.Limits {
 		if changed == nil {
 			b.WriteByte('\n')
@@ -163,7 +163,7 @@ func (v *countersView) usage(l *admin.LimitAnswer) string {
 		out = fmt.Sprintf("%d before, %s", *l.HitsBefore, out)
 	}
 	if l.Hits > 0 {
-		out += ", " + ends + terminal.Span(l.ResetSeconds)
+		out += ", " + ends + terminal.FormatSeconds(l.ResetSeconds)
 	}
 	return out
 }
@@ -192,5 +192,5 @@ func (v *countersView) level(b *strings.Builder, l *admin.LevelAnswer) {
 	}
 }
 
-// layouts are the time layouts of a bucket's begin, by width. Buckets of a second or less seldom outlive the day.
+// layouts are the time layouts of a bucket's start, by width. Buckets of a second or less are seldom older than a day.
 var layouts = map[string]string{"50ms": "15:04:05.00", "1s": "15:04:05"}

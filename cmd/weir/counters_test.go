@@ -35,7 +35,7 @@ descriptors:
       - {key: path, value: /pay, message: slow down, rate_limit: {requests_per_unit: 5, unit: minute, algorithm: fixed_window}}
 `
 
-// countersPort is an admin port with goodShop in force and hits of ann's at 12:00:12 and 12:00:33, where the clock stands.
+// countersPort returns an admin port with goodShop in force and hits of ann at 12:00:12 and at 12:00:33, the current time.
 func countersPort(t *testing.T, g *admin.Access) *httptest.Server {
 	t.Helper()
 	config, now := fixture.Config(t, goodShop), time.Date(2026, 11, 21, 12, 0, 12, 0, time.UTC)
@@ -62,22 +62,22 @@ func countersPort(t *testing.T, g *admin.Access) *httptest.Server {
 	return s
 }
 
-// annsCounters are the flags that ask a port about ann.
-func annsCounters(s *httptest.Server) countersTarget {
-	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: askingAt(s)}
+// annTarget returns flags for a port and the descriptor of ann.
+func annTarget(s *httptest.Server) countersTarget {
+	return countersTarget{Domain: "shop", Descriptor: "user=ann", portFlags: flagsFor(s)}
 }
 
-// askingAt are the flags that name a port.
-func askingAt(s *httptest.Server) portFlags {
+// flagsFor returns flags that name a port.
+func flagsFor(s *httptest.Server) portFlags {
 	return portFlags{Port: adminport.Port{Address: s.Listener.Addr().String(), Timeout: time.Minute}}
 }
 
-// utc is where a command prints, with times in UTC.
+// utc returns an Output to w, with times in UTC.
 func utc(w io.Writer) terminal.Output { return terminal.Output{Out: w, Zone: time.UTC} }
 
-// A grant to a mistyped user does nothing, and says so, by the exit code and as JSON.
+// A grant to a mistyped user changes nothing; the exit code and the JSON say so.
 func TestCountersShowsKeysAndReportsChanges(t *testing.T) {
-	ann := annsCounters(countersPort(t, &admin.Access{Host: "127.0.0.1"}))
+	ann := annTarget(countersPort(t, &admin.Access{Host: "127.0.0.1"}))
 	anne, asJSON, anneAsJSON := ann, ann, ann
 	anne.Descriptor, anneAsJSON.Descriptor = "user=anne", "user=anne"
 	asJSON.JSON, anneAsJSON.JSON = true, true
@@ -92,7 +92,7 @@ shop user=anne   rule user
 			Run(context.Context, terminal.Output) error
 		}
 		code int
-		want string // what it prints ends so
+		want string // the end of the output
 	}{
 		{"buckets are shown by level", &countersGet{ann}, 0, `shop user=ann   rule user
 
@@ -151,7 +151,7 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 		{"an unknown domain", guarded, func(c *countersReset) { c.Domain, c.Token = "shp", "a secret of weir" }, "The configured ones are shop."},
 		{"a torn descriptor", open, func(c *countersReset) { c.Descriptor = "user" }, `has no "="`},
 	} {
-		cmd, code := &countersReset{annsCounters(c.port)}, 2
+		cmd, code := &countersReset{annTarget(c.port)}, 2
 		if c.want == "" {
 			code = 0
 		}
@@ -162,7 +162,7 @@ func TestCountersErrorsAreSentences(t *testing.T) {
 	}
 }
 
-// A person is shown the end of a long level, and how much stands before it; of a token bucket, its level.
+// The text has the newest buckets of a long level and the sum of the others, and the level of a token bucket.
 func TestCountersShowTheNewestBuckets(t *testing.T) {
 	bucket := countersView{zone: time.UTC, answer: admin.CountersAnswer{Limits: []admin.LimitAnswer{
 		{Limit: "10/minute", Burst: 5, Hits: 2, Remaining: 3, ResetSeconds: 4, Levels: []admin.LevelAnswer{}}}}}

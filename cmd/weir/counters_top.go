@@ -21,7 +21,7 @@ type countersTop struct {
 	Domain string            `placeholder:"NAME" help:"The domain that the rules stand in; may be left out if there is only one."`
 	Path   string            `placeholder:"PATH" help:"Only keys of this rule, such as user/path=/pay."`
 	By     string            `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
-	N      rows              `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N      rowCount          `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
 	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
 	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
@@ -30,16 +30,16 @@ type countersTop struct {
 }
 
 func (*countersTop) Help() string {
-	return `Without --from it lists the keys that the weirs of --admin were asked about most in the last half to whole minute: at
-once, whatever counts them. limit is the strictest of their rule, or the one that denied last; a
-sentence below says how exact that is. With --from it lists the values that rules with detailed_metric or
-value_to_metric have in the history, of all weirs that share it. Exit code: 0, or 2 for an error.
+	return `Without --from it lists the keys with the most hits in the last half to whole minute, at the weirs of --admin, whatever
+their store. "limit" is the strictest limit of the key's rule, or the one that denied last. A sentence below the table says
+how exact the counts are. With --from it lists values in the history, from all weirs that share it: those of rules with
+detailed_metric or value_to_metric. Exit code: 0, or 2 for an error.
 
     weir counters top --domain shop --by over                       who is over now
     weir counters top --domain shop --path user/path=/pay -n 50     who takes the most of a rule
     weir counters top --domain shop --by over --from -1d            who was over since yesterday, where rules keep values
 
---json prints what the port answers (server/admin/API.md), the most first.`
+--json prints the port's answer (server/admin/API.md), the most hits first.`
 }
 
 func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
@@ -54,12 +54,12 @@ func (c *countersTop) Run(ctx context.Context, out terminal.Output) error {
 		defer stop()
 	}
 	merge := func(all []*admin.TopAnswer) (*admin.TopAnswer, error) { return mergeTop(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, of weirs) string {
-		return (&topView{answer: a, weirs: of.answered(), zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
+	return askEach(ctx, out, &c.portFlags, "/api/v1/counters/top", query, merge, func(a *admin.TopAnswer, fleet fleet) string {
+		return (&topView{answer: a, weirs: fleet.answered(), zone: out.Zone, paint: terminal.PaintFor(out.Out)}).String()
 	})
 }
 
-// topView formats a ranking for people:
+// topView formats a ranking as text:
 //
 //	shop   this weir alone, the 42s since 12:00:00, most hits first
 //
@@ -80,7 +80,7 @@ func (v *topView) String() string {
 	a := v.answer
 	title := descriptors.Printable(a.Domain)
 	if a.Path != "" {
-		title += " " + readable(a.Path)
+		title += " " + readablePath(a.Path)
 	}
 	from := time.Unix(a.From, 0).In(v.zone)
 	where := "all weirs, from " + from.Format("2006-01-02 15:04") + " to " + time.Unix(a.To, 0).In(v.zone).Format("2006-01-02 15:04")
@@ -89,7 +89,7 @@ func (v *topView) String() string {
 		if v.weirs > 1 {
 			whose = fmt.Sprintf("%d weirs", v.weirs)
 		}
-		where = fmt.Sprintf("%s, the %s since %s", whose, terminal.Span(a.To-a.From), from.Format(time.TimeOnly))
+		where = fmt.Sprintf("%s, the %s since %s", whose, terminal.FormatSeconds(a.To-a.From), from.Format(time.TimeOnly))
 	}
 	fmt.Fprintf(&b, "%s   %s, most %s first\n\n", title, where, a.By)
 	for _, warning := range a.Warnings {
@@ -136,31 +136,31 @@ func (v *topView) table(b *strings.Builder) {
 		if r.Shared {
 			name += " (all values that fit)"
 		}
-		fmt.Fprintf(table, "%s\t  %s\n", readable(r.Path), name)
+		fmt.Fprintf(table, "%s\t  %s\n", readablePath(r.Path), name)
 	}
 	_ = table.Flush() // a builder takes everything
 }
 
-// bound says how exact the table is, and what it omits.
+// bound returns a sentence about how exact the table is, and what it omits.
 func (v *topView) bound() string {
 	a := v.answer
 	text := ""
 	if more := a.Found - len(a.Top); more > 0 {
-		text = terminal.Thousands(uint64(more)) + " more have no more than the last: -n lists them. "
+		text = terminal.Thousands(uint64(more)) + " more: -n lists them. "
 	}
 	switch {
 	case a.Missing == nil && len(a.Top) == 0 && len(a.Warnings) > 0:
 		return ""
 	case a.Missing == nil && len(a.Top) == 0 && a.By == "hits":
-		return "No value was counted by itself then.\n"
+		return "No value had a series of its own then.\n"
 	case a.Missing == nil && len(a.Top) == 0:
-		return "No value that a rule keeps had hits of " + descriptors.Printable(a.By) + " then.\n"
+		return "No value with a series of its own had hits of " + descriptors.Printable(a.By) + " then.\n"
 	case a.Missing == nil:
-		return text + "A value may have had more, and others had some: that is in __other__, which weir history top lists.\n"
+		return text + "A value may have had more, and other values some: these hits are in __other__, which weir history top lists.\n"
 	case *a.Missing > 0:
 		return text + fmt.Sprintf("Counts of %s may be up to %s too low, and a key that is not listed had %[2]s at most.\n", a.By, terminal.Thousands(*a.Missing))
 	case len(a.Top) > 0:
 		return text + "Counts of " + a.By + " are exact.\n"
 	}
-	return "Nobody took any since then. Ask each weir; --from asks the history.\n"
+	return "No key had any since then. Ask each weir, or the history by --from.\n"
 }

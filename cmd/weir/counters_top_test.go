@@ -11,8 +11,9 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// topOf returns what a question prints of an answer.
-func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
+// runTop runs weir counters top against a port that answers a, and returns the output. It fails the test unless the
+// request is asks.
+func runTop(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	t.Helper()
 	var asked string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,7 +22,7 @@ func topOf(t *testing.T, c countersTop, asks string, a admin.TopAnswer) string {
 	}))
 	defer s.Close()
 	out := new(bytes.Buffer)
-	c.portFlags = askingAt(s)
+	c.portFlags = flagsFor(s)
 	if err := c.Run(t.Context(), utc(out)); err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +66,11 @@ func TestCountersTopRanksKeys(t *testing.T) {
 	}{
 		{countersTop{Domain: "shop", Path: "tenant", By: "over", N: 5}, "by=over&domain=shop&n=5&path=tenant", now,
 			table + "Counts of over may be up to 7 too low, and a key that is not listed had 7 at most.\n"},
-		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 more have no more than the last: -n lists them. " +
+		{countersTop{By: "over", N: 2}, "by=over&n=2", more, table + "1 more: -n lists them. " +
 			"Counts of over may be up to 7 too low, and a key that is not listed had 7 at most.\n"},
 		{countersTop{By: "over", N: 2}, "by=over&n=2", alone, table + "Counts of over are exact.\n"},
 		{countersTop{By: "hits", N: 2}, "by=hits&n=2", nobody, "shop tenant   this weir alone, the 42s since 12:00:00, most over first\n\n" +
-			"Nobody took any since then. Ask each weir; --from asks the history.\n"},
+			"No key had any since then. Ask each weir, or the history by --from.\n"},
 		{countersTop{By: "hits", N: 5, From: "-1h", To: "now"}, "by=hits&from=-1h&n=5&to=now", past,
 			`shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first
 
@@ -78,17 +79,17 @@ warning: node�2 is away
   hits  over  shadow  near  rule  value
      9     4       5     0  user  user=ann
 
-A value may have had more, and others had some: that is in __other__, which weir history top lists.
+A value may have had more, and other values some: these hits are in __other__, which weir history top lists.
 `},
 		{countersTop{By: "cost", N: 5, From: "-1h"}, "by=cost&from=-1h&n=5", later,
 			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most cost first\n\n  hits  over  shadow  near  rule  value\n" +
-				"     9     4       5     0  user  user=ann\n\nA value may have had more, and others had some: that is in __other__, which weir history top lists.\n"},
+				"     9     4       5     0  user  user=ann\n\nA value may have had more, and other values some: these hits are in __other__, which weir history top lists.\n"},
 		{countersTop{By: "shadow", N: 5, From: "-1h"}, "by=shadow&from=-1h&n=5", admin.TopAnswer{Domain: "shop", By: "shadow", From: noon, To: noon + 60},
-			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 12:01, most shadow first\n\nNo value that a rule keeps had hits of shadow then.\n"},
+			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 12:01, most shadow first\n\nNo value with a series of its own had hits of shadow then.\n"},
 		{countersTop{By: "hits", N: 5, From: "-1h"}, "by=hits&from=-1h&n=5", empty,
-			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first\n\nNo value was counted by itself then.\n"},
+			"shop   all weirs, from 2026-11-21 12:00 to 2026-11-21 13:00, most hits first\n\nNo value had a series of its own then.\n"},
 	} {
-		if got := topOf(t, c.question, c.asks, c.answer); got != c.want {
+		if got := runTop(t, c.question, c.asks, c.answer); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.asks, got, c.want)
 		}
 	}

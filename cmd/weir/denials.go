@@ -18,33 +18,33 @@ import (
 	"github.com/weirproxy/weir/server/admin"
 )
 
-// denialsCommand shows why a weir has denied requests, over its admin port.
+// denialsCommand shows denials with their reasons, from the admin ports of running weirs.
 type denialsCommand struct {
 	Domain     string            `placeholder:"NAME" help:"Only rules of this domain."`
 	Path       string            `placeholder:"PATH" help:"Only this rule, as it is stored (user/path=%2Fpay) or shown (user/path=/pay)."`
-	Descriptor *string           `aliases:"value" placeholder:"K=V,K=V" help:"Instead of rules, list what was denied of late, by the minute, of descriptors that have these entries."`
-	From       historycmd.Moment `placeholder:"T" help:"List what was denied of late, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
+	Descriptor *string           `aliases:"value" placeholder:"K=V,K=V" help:"Instead of rules, list recent denials of descriptors that have these entries, by minute."`
+	From       historycmd.Moment `placeholder:"T" help:"List recent denials, from then on: 02:30, -90m, 2026-11-15 or '2026-11-15 12:00'."`
 	To         historycmd.Moment `placeholder:"T" help:"Likewise, before then."`
 	TZ         string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	Values     bool              `help:"Show the descriptor of each last denial. Its values may be personal."`
-	N          rows              `default:"20" short:"n" help:"How many to list, at most 1000."`
+	N          rowCount          `default:"20" short:"n" help:"How many to list, at most 1000."`
 	portFlags
 }
 
 func (*denialsCommand) Help() string {
-	return `Asks the admin port of a running weir, which keeps the last denial of each rule since its start. Each
-replica keeps its own: --admin may be a name that resolves to all of them, or a list. "over" are the hits over the limit: denied,
-unless the line says that they passed. "still" is how long a request like the last would still be denied: "-" if it would
-pass by now unless others came before it. With --descriptor, --from or --to it lists what was denied of late, a line for each minute, limit
-and descriptor, who decided, and since when all denials are kept: with a history in Redis of the last day, from before
-its start, too. Exit code: 0, or 2 for an error.
+	return `Shows the last denial of each rule since the start of a running weir, from its admin port. Each replica has its own
+denials: --admin may be a list, or a name that resolves to all replicas. "over" is the number of hits over the limit: they
+were denied, unless the line says that they passed. "still" is how long a request like the last would still be denied; "-"
+means that it would pass now, unless others came before it. With --descriptor, --from or --to it lists recent denials: a
+line for each minute, limit and descriptor, with what decided, and the time since which all denials are kept. With a
+history in Redis these are the denials of the last day, even from before the start. Exit code: 0, or 2 for an error.
 
     weir denials
     weir denials --domain shop --path user/path=/pay --values
     weir denials --descriptor user=ann --from 02:30 --to 02:50 --tz Europe/Berlin
     weir denials --admin weir-admin-pods:6070          of all pods, by the chart's headless Service
 
---json prints what the port answers (server/admin/API.md).`
+--json prints the port's answer (server/admin/API.md).`
 }
 
 func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
@@ -67,8 +67,8 @@ func (c *denialsCommand) Run(ctx context.Context, out terminal.Output) error {
 		query.Set("values", "true")
 	}
 	merge := func(all []*admin.DenialsAnswer) (*admin.DenialsAnswer, error) { return mergeDenials(all, int(c.N)) }
-	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, of weirs) string {
-		return c.describe(ctx, a, out.Zone, of)
+	return askEach(ctx, out, &c.portFlags, "/api/v1/denials", query, merge, func(a *admin.DenialsAnswer, fleet fleet) string {
+		return c.describe(ctx, a, out.Zone, fleet)
 	})
 }
 
@@ -82,7 +82,7 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	flags := c.portFlags
 	flags.JSON = false
 	// Weirs that do not answer, or refuse values, contribute none.
-	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ weirs) string {
+	_ = askEach(ctx, terminal.Output{Out: io.Discard}, &flags, "/api/v1/denials", query, nil, func(a *admin.DenialsAnswer, _ fleet) string {
 		adding.Lock()
 		defer adding.Unlock()
 		if a.RecentAnswer != nil {
@@ -95,22 +95,22 @@ func (c *denialsCommand) nearest(ctx context.Context) string {
 	if near.Found == "" || near.Found == *c.Descriptor {
 		return ""
 	}
-	return fmt.Sprintf("Most like it is %s, which was denied of late", descriptors.Printable(near.Found))
+	return fmt.Sprintf("The most similar one is %s, which was denied recently", descriptors.Printable(near.Found))
 }
 
-// describe returns a table for people:
+// describe returns the answer as a table:
 //
 //	when     domain  rule            limit     over  still
 //	12s ago  shop    user/path=/pay  5/minute  134   56s
-func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, of weirs) string {
+func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, zone *time.Location, fleet fleet) string {
 	show := func(at float64) string { return timeOf(at).In(zone).Format(time.DateTime) }
 	rows, title, what, since := a.Denials, "still", "rule", "Counted since "+show(a.Since)
 	if a.RecentAnswer != nil {
 		rows, title, what, since = a.Recent, "decided by", "line", "All are kept since "+show(a.KeptSince)
 	}
 	if len(rows) == 0 {
-		others := fmt.Sprintf(" That is of %s, and of the last that began.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
-		if of.asked == 1 {
+		others := fmt.Sprintf(" That is of %s, and of the last that began.\n%s\n", terminal.Count(fleet.answered(), "weir"), describeAsked(fleet))
+		if fleet.asked == 1 {
 			others = " Each replica keeps its own denials: ask the others, too.\n"
 		}
 		return c.describeNothing(a, show) + others +
@@ -130,7 +130,7 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 			}
 		}
 		limit := strings.TrimSpace(d.Limit + " " + d.Name)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, descriptors.Printable(d.Domain), readable(d.Path),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", when, descriptors.Printable(d.Domain), readablePath(d.Path),
 			descriptors.Printable(limit), overText(d), last, remarks(d))
 	}
 	_ = table.Flush() // a strings.Builder takes everything
@@ -140,18 +140,19 @@ func (c *denialsCommand) describe(ctx context.Context, a *admin.DenialsAnswer, z
 		fmt.Fprintf(&text, "… and %s more (-n lists them)\n", terminal.Count(a.More, what))
 	}
 	whose := "; each replica keeps its own.\n"
-	if of.asked > 1 {
-		whose = fmt.Sprintf(", when the last of %s began: a row for each weir.\n%s\n", terminal.Count(of.answered(), "weir"), describeAsked(of))
+	if fleet.asked > 1 {
+		whose = fmt.Sprintf(", when the last of %s began: a row for each weir.\n%s\n", terminal.Count(fleet.answered(), "weir"), describeAsked(fleet))
 	}
 	return text.String() + since + whose
 }
 
-// describeAsked says how many weirs were asked, and which did not answer.
-func describeAsked(of weirs) string {
-	if len(of.unreachable) == 0 {
-		return fmt.Sprintf("Asked %d weirs: all answered.", of.asked)
+// describeAsked returns a sentence with the number of weirs that were asked, and the addresses of those that did not
+// answer.
+func describeAsked(fleet fleet) string {
+	if len(fleet.unreachable) == 0 {
+		return fmt.Sprintf("Asked %d weirs: all answered.", fleet.asked)
 	}
-	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", of.asked, descriptors.Printable(strings.Join(of.unreachable, ", ")))
+	return fmt.Sprintf("Asked %d weirs: without the denials of %s, which did not answer.", fleet.asked, descriptors.Printable(strings.Join(fleet.unreachable, ", ")))
 }
 
 // writeRows writes a table with a title line and, with values, the descriptor below each row.
@@ -164,8 +165,8 @@ func writeRows(b *strings.Builder, table string, values bool, descriptor func(ro
 	}
 }
 
-// hint says how to list denials from before the start of the weir or, if recent ones were requested, names a similar
-// descriptor.
+// hint returns a sentence on how to list denials from before the start of the weir or, if recent ones were requested,
+// one that names a similar descriptor.
 func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) string {
 	if a.RecentAnswer != nil {
 		if near := c.nearest(ctx); near != "" {
@@ -176,7 +177,7 @@ func (c *denialsCommand) hint(ctx context.Context, a *admin.DenialsAnswer) strin
 	return "weir denials --from -1d lists those of the last day, with a history in Redis from before this start, too,\n"
 }
 
-// describeNothing says when nothing was denied, as far as denials are kept.
+// describeNothing returns a sentence with the time in which nothing was denied, as far as denials are kept.
 func (c *denialsCommand) describeNothing(a *admin.DenialsAnswer, show func(float64) string) string {
 	what := "Nothing was denied"
 	if c.Domain+c.Path != "" || c.Descriptor != nil {
@@ -204,7 +205,7 @@ var deciders = map[string]string{
 
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
-// overText formats the hits over the limit; and the requests, if their number differs.
+// overText formats the number of hits over the limit and, if it differs, that of requests.
 func overText(d *admin.DenialAnswer) string {
 	hits := terminal.Thousands(d.OverHits)
 	if d.OverHits == d.OverRequests {
@@ -221,14 +222,14 @@ func retryText(d *admin.DenialAnswer) string {
 	case *d.RetrySeconds == 0:
 		return "-"
 	}
-	return terminal.Span(*d.RetrySeconds)
+	return terminal.FormatSeconds(*d.RetrySeconds)
 }
 
-// remarks lists what is unusual about the last denial.
+// remarks lists the peculiarities of the last denial.
 func remarks(d *admin.DenialAnswer) string {
 	var all []string
-	remark := func(is bool, text string) {
-		if is {
+	remark := func(applies bool, text string) {
+		if applies {
 			all = append(all, text)
 		}
 	}
@@ -244,4 +245,4 @@ func remarks(d *admin.DenialAnswer) string {
 }
 
 // span formats a number of seconds; negative ones as 0.
-func span(seconds float64) string { return terminal.Span(int64(max(0, seconds))) }
+func span(seconds float64) string { return terminal.FormatSeconds(int64(max(0, seconds))) }

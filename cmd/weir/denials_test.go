@@ -24,7 +24,7 @@ descriptors:
   - {key: bytes, shadow_mode: true, rate_limit: {requests_per_unit: 4096, unit: second}}
 `
 
-// deniedWorld is a configuration in force, and a port that tells what it denies; it is noon.
+// deniedWorld has a configuration in force, and an admin port with its denials. It is noon.
 type deniedWorld struct {
 	config *descriptors.Config
 	table  *denials.Table
@@ -57,10 +57,10 @@ func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, b
 	w.table.Record(w.config.Place("shop", rule), shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
 }
 
-// run asks the port and returns what is printed.
+// run runs weir denials against the port, and returns the output.
 func (w *deniedWorld) run(t *testing.T, c denialsCommand) string {
 	t.Helper()
-	c.Port, c.N = askingAt(w.port).Port, max(c.N, 1)
+	c.Port, c.N = flagsFor(w.port).Port, max(c.N, 1)
 	var out bytes.Buffer
 	if err := c.Run(t.Context(), utc(&out)); err != nil {
 		return "error: " + err.Error()
@@ -141,8 +141,8 @@ All are kept since`},
 			"Nothing like that was denied here from 2026-11-22 11:13:00 to 2026-11-22 11:30:00; what was denied before is not all kept. Each replica"},
 		{"a time of which nothing is known", denialsCommand{From: "2026-11-22T11:00:00", To: "2026-11-22T11:13:00"},
 			"Unknown: all denials are kept since 2026-11-22 11:13:00 only, and nothing like that is left from before. Each replica"},
-		{"a descriptor that is none", denialsCommand{Descriptor: new("bob")}, `inside a value as \,. Most like it is user=bob, which was denied of late`},
-		{"one that was not denied", denialsCommand{Descriptor: new("user=bo"), N: 20}, "Most like it is user=bob, which was denied of late.\n"},
+		{"a descriptor that is none", denialsCommand{Descriptor: new("bob")}, `inside a value as \,. The most similar one is user=bob, which was denied recently`},
+		{"one that was not denied", denialsCommand{Descriptor: new("user=bo"), N: 20}, "The most similar one is user=bob, which was denied recently.\n"},
 		{"a time that is none", denialsCommand{From: "yesterday"}, `answers 400: from: "yesterday" is not a time`},
 		{"a zone that is none", denialsCommand{From: "-1h", TZ: "Berlin"}, `error: --tz "Berlin" is not a time zone`},
 	} {

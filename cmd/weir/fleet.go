@@ -23,51 +23,51 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// rows is the flag that says how many rows a command lists.
-type rows int
+// rowCount is the flag for the number of rows that a command lists.
+type rowCount int
 
-// Validate refuses what an admin port would refuse.
-func (n rows) Validate() error {
+// Validate returns an error for a number that an admin port would refuse.
+func (n rowCount) Validate() error {
 	if n < 1 || n > 1000 {
 		return fmt.Errorf("%d is not from 1 to 1000", n)
 	}
 	return nil
 }
 
-// weirs says how many weirs were asked, and which did not answer.
-type weirs struct {
+// fleet is the result of asking several weirs: how many were asked, and which did not answer.
+type fleet struct {
 	asked       int
 	unreachable []string // their addresses
 }
 
 // answered returns how many answered.
-func (w weirs) answered() int { return w.asked - len(w.unreachable) }
+func (f fleet) answered() int { return f.asked - len(f.unreachable) }
 
-// askEach asks all weirs that --admin names, concurrently, and prints the merged answer, formatted by view for people.
-// With a nil merge it prints each answer. Its error names the weirs that did not answer; the answers of the others are printed.
+// askEach asks all weirs that --admin names, concurrently, and prints the merged answer: as text by view, or as JSON. If
+// merge is nil, it prints each answer. Its error names the weirs that did not answer; it prints the others' answers.
 func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path string, query url.Values,
-	merge func([]*A) (*A, error), view func(a *A, of weirs) string) error {
+	merge func([]*A) (*A, error), view func(a *A, fleet fleet) string) error {
 	f.Address = cmp.Or(f.Address, config.AdminAddress())
-	ports := f.Each(ctx, net.DefaultResolver.LookupNetIP)
+	ports := f.Resolve(ctx, net.DefaultResolver.LookupNetIP)
 	if len(ports) > 1 && merge != nil {
-		query.Set("n", "1000") // the most that a port allows: the first of all may be late in each list
+		query.Set("n", "1000") // the most that a port allows: the top of all may be far down in each list
 	}
 	answers, errs := make([]*A, len(ports)), make([]error, len(ports))
-	bodies := make([]bytes.Buffer, len(ports)) // as each would be printed alone
+	bodies := make([]bytes.Buffer, len(ports)) // the output of asking each weir alone
 	var asking sync.WaitGroup
 	for i := range ports {
 		asking.Go(func() {
 			one := portFlags{Port: ports[i], JSON: f.JSON}
 			answers[i], errs[i] = ask(ctx, terminal.Output{Out: &bodies[i]}, &one, http.MethodGet, path, maps.Clone(query),
-				func(a *A) string { return view(a, weirs{asked: 1}) })
+				func(a *A) string { return view(a, fleet{asked: 1}) })
 		})
 	}
 	asking.Wait()
 	var err error
-	of := weirs{asked: len(ports)}
+	fleet := fleet{asked: len(ports)}
 	for i, a := range answers {
 		if a == nil {
-			of.unreachable = append(of.unreachable, ports[i].Address)
+			fleet.unreachable = append(fleet.unreachable, ports[i].Address)
 		}
 	}
 	answered := slices.DeleteFunc(slices.Clone(answers), func(a *A) bool { return a == nil })
@@ -75,7 +75,7 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 	case len(ports) == 1:
 		_, err = out.Out.Write(bodies[0].Bytes())
 	case merge == nil:
-		err = printApart(out, ports, bodies, f.JSON)
+		err = printSeparately(out, ports, bodies, f.JSON)
 	case len(answered) > 0:
 		var all *A
 		if all, err = merge(answered); err != nil {
@@ -84,14 +84,14 @@ func askEach[A any](ctx context.Context, out terminal.Output, f *portFlags, path
 		if f.JSON {
 			err = terminal.WriteJSON(out.Out, all)
 		} else {
-			_, err = fmt.Fprint(out.Out, view(all, of))
+			_, err = fmt.Fprint(out.Out, view(all, fleet))
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-// printApart prints each distinct answer below the addresses that gave it; as JSON, one per line.
-func printApart(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) (err error) {
+// printSeparately prints each distinct answer, as text below the addresses that gave it, as JSON on a line.
+func printSeparately(out terminal.Output, ports []adminport.Port, answers []bytes.Buffer, asJSON bool) (err error) {
 	from := make(map[string][]string)
 	for i := range ports {
 		text := answers[i].String()
@@ -126,17 +126,17 @@ func mergeDenials(answers []*admin.DenialsAnswer, n int) (*admin.DenialsAnswer, 
 		if a != all {
 			all.More += a.More
 		}
-		own := a.Denials
+		denials := a.Denials
 		if all.RecentAnswer != nil && a.RecentAnswer != nil {
-			own, all.KeptSince = a.Recent, max(all.KeptSince, a.KeptSince)
+			denials, all.KeptSince = a.Recent, max(all.KeptSince, a.KeptSince)
 		}
-		for _, d := range own {
+		for _, d := range denials {
 			if d.Weir != "" {
 				line := admin.DenialAnswer{First: math.Floor(d.First / 60), Weir: d.Weir, Domain: d.Domain, Path: d.Path, Limit: d.Limit, Name: d.Name,
 					Shadow: d.Shadow, DecidedBy: strings.Replace(d.DecidedBy, "deny_cache", "store", 1), Descriptor: d.Descriptor}
-				at, known := stored[line]
-				if known && rows[at].OverRequests < d.OverRequests { // from a weir that restored it later
-					rows[at] = d
+				index, known := stored[line]
+				if known && rows[index].OverRequests < d.OverRequests { // from a weir that restored it later
+					rows[index] = d
 				}
 				if known || names[d.Weir] {
 					continue
@@ -172,8 +172,8 @@ func mergeQuota(answers []*admin.QuotaAnswer, n int) (*admin.QuotaAnswer, error)
 	return all, nil
 }
 
-// mergeTop adds up the rankings of several weirs, up to n. Answers from the history are the same everywhere. Its error
-// is about rankings of a later version, which it cannot add up.
+// mergeTop adds up the rankings of several weirs, up to n keys. Answers from the history are the same everywhere. It
+// returns an error for rankings of a later version, which it cannot add up.
 func mergeTop(answers []*admin.TopAnswer, n int) (*admin.TopAnswer, error) {
 	all, missing, rows := answers[0], uint64(0), make(map[[2]string]admin.TopRow)
 	for _, a := range answers {

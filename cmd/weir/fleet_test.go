@@ -19,8 +19,8 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// fleetOf are the flags that name ports, and one that does not answer, whose address is returned.
-func fleetOf(t *testing.T, ports ...*httptest.Server) (f portFlags, gone string) {
+// fleetFlags returns flags that name these ports and one that does not answer, whose address is gone.
+func fleetFlags(t *testing.T, ports ...*httptest.Server) (f portFlags, gone string) {
 	t.Helper()
 	dead := httptest.NewServer(http.NotFoundHandler())
 	dead.Close()
@@ -38,7 +38,7 @@ func TestDenialsOfAllWeirsAreListed(t *testing.T) {
 	a.deny(30*time.Second, 40*time.Second, 1, false, backend.FromStore, ann, pay)
 	a.deny(9*time.Minute, time.Second, 1, false, backend.FromStore, ann)
 	b.deny(10*time.Second, 20*time.Second, 2, false, backend.FromStore, ann, pay)
-	flags, gone := fleetOf(t, a.port, b.port)
+	flags, gone := fleetFlags(t, a.port, b.port)
 	for _, c := range []struct {
 		promise string
 		command denialsCommand
@@ -71,7 +71,7 @@ Asked 3 weirs: without the denials of ` + gone + ", which did not answer.\n"},
 func TestDenialsNameASilentWeir(t *testing.T) {
 	a, b := newDeniedWorld(t), newDeniedWorld(t)
 	a.deny(30*time.Second, time.Second, 1, false, backend.FromStore, descriptors.Entry{Key: "user", Value: "ann"})
-	one, gone := fleetOf(t, a.port)
+	one, gone := fleetFlags(t, a.port)
 	both := portFlags{Port: adminport.Port{Address: a.port.Listener.Addr().String() + "," + b.port.Listener.Addr().String(), Timeout: time.Minute}}
 	for _, c := range []struct {
 		flags portFlags
@@ -88,7 +88,7 @@ func TestDenialsNameASilentWeir(t *testing.T) {
 	}
 }
 
-// Each weir that began later than another ended has that one's denials, and those that were stored by then of others that run.
+// A weir restores the denials that other weirs had stored when it began, whether these have ended or still run.
 func TestStoredFleetDenialsAreListedOnce(t *testing.T) {
 	a, b := newDeniedWorld(t), newDeniedWorld(t)
 	a.recorder.Weir, b.recorder.Weir = "a:1", "b:1"
@@ -110,7 +110,7 @@ func TestStoredFleetDenialsAreListedOnce(t *testing.T) {
 	restore(a, gone, b)
 	gone.deny(30*time.Minute, time.Second, 1, false, backend.FromStore, bob) // which a did not read
 	restore(b, gone)
-	flags, _ := fleetOf(t, a.port, b.port)
+	flags, _ := fleetFlags(t, a.port, b.port)
 	var last bytes.Buffer
 	_ = (&denialsCommand{N: 20, portFlags: flags}).Run(t.Context(), utc(&last))
 	if want := "20m ago  shop    user  1000/hour users  1     -      at b:1\n"; !strings.Contains(last.String(), want) {
@@ -139,7 +139,7 @@ func TestCountersOfAllWeirsAreShown(t *testing.T) {
 				Limits: []admin.LimitAnswer{{Limit: "10/minute", Remaining: 10}}})
 		}))
 	defer empty.Close()
-	flags, gone := fleetOf(t, one, other, empty)
+	flags, gone := fleetFlags(t, one, other, empty)
 	for asJSON, want := range map[bool][]string{
 		false: {one.Listener.Addr().String() + ", " + other.Listener.Addr().String() + ":\nshop user=ann   rule user\n\n10/minute   9 of 10",
 			empty.Listener.Addr().String() + ":\nshop user=ann   rule user\n\n10/minute   0 of 10"},
@@ -173,14 +173,14 @@ func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
 		return admin.TopRow{Descriptor: "user=" + who, Path: "user", Limit: "10/minute", RankedHits: historyapi.RankedHits{Hits: over + 10, Within: 10, Over: over}}
 	}
 	two, none := uint64(2), uint64(0)
-	flags, gone := fleetOf(t, port(&two, 2, row("bob", 6), row("ann", 5)), port(&none, 9, row("ann", 7), row("eve", 3)))
+	flags, gone := fleetFlags(t, port(&two, 2, row("bob", 6), row("ann", 5)), port(&none, 9, row("ann", 7), row("eve", 3)))
 	const want = `shop   2 weirs, the 42s since 12:00:00, most over first
 
   hits  over  near      limit  rule  key
     32    12     0  10/minute  user  user=ann
     16     6     0  10/minute  user  user=bob
 
-1 more have no more than the last: -n lists them. Counts of over may be up to 5 too low, and a key that is not listed had 5 at most.
+1 more: -n lists them. Counts of over may be up to 5 too low, and a key that is not listed had 5 at most.
 `
 	var out bytes.Buffer
 	err := (&countersTop{Domain: "shop", By: "over", N: 2, portFlags: flags}).Run(t.Context(), utc(&out))
@@ -191,12 +191,12 @@ func TestTopOfAllWeirsIsTheirSum(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(admin.TopAnswer{By: "cost", Found: 1, Missing: &none, Top: []admin.TopRow{row("ann", 7)}})
 	}))
 	defer later.Close()
-	flags, _ = fleetOf(t, later, later)
+	flags, _ = fleetFlags(t, later, later)
 	if err = (&countersTop{Domain: "shop", By: "cost", N: 2, portFlags: flags}).Run(t.Context(), utc(&out)); err == nil ||
 		!strings.Contains(err.Error(), `rank by "cost"`) {
 		t.Errorf("a ranking of a later version ends with %v, want it named", err)
 	}
-	flags, _ = fleetOf(t, port(nil, 1, row("ann", 7)), port(nil, 1, row("ann", 7)))
+	flags, _ = fleetFlags(t, port(nil, 1, row("ann", 7)), port(nil, 1, row("ann", 7)))
 	out.Reset()
 	_ = (&countersTop{Domain: "shop", By: "over", N: 2, From: "-1h", portFlags: flags}).Run(t.Context(), utc(&out))
 	if !strings.Contains(out.String(), "17     7") {
@@ -218,7 +218,7 @@ func TestQuotasOfAllWeirsAreListed(t *testing.T) {
 	bucket := func(envoy string, demand float64) rlqs.Bucket {
 		return rlqs.Bucket{Domain: "shop", Path: "user", Envoy: envoy, Assignment: "share", Demand: demand, Share: 2, Ends: 9, Allowed: 5}
 	}
-	flags, gone := fleetOf(t, port(bucket("10.0.0.7:4141", 3), bucket("10.0.0.8:4141", 1)), port(bucket("10.0.0.9:41410", 12)))
+	flags, gone := fleetFlags(t, port(bucket("10.0.0.7:4141", 3), bucket("10.0.0.8:4141", 1)), port(bucket("10.0.0.9:41410", 12)))
 	const want = `domain  rule  envoy           demand/s  share/s  ends  allowed  denied
 shop    user  10.0.0.9:41410  12.0      2.0      9s    5        0
     user=10.0.0.9:41410
@@ -235,7 +235,7 @@ Streams of Envoys: 3
 }
 
 func TestListsTakeOneToAThousandRows(t *testing.T) {
-	for n, wrong := range map[rows]bool{-1: true, 0: true, 1: false, 1000: false, 1001: true} {
+	for n, wrong := range map[rowCount]bool{-1: true, 0: true, 1: false, 1000: false, 1001: true} {
 		if err := n.Validate(); (err != nil) != wrong {
 			t.Errorf("-n %d: %v, though an admin port takes 1 to 1000: several are merged here, by slices of that length", n, err)
 		}

@@ -24,15 +24,15 @@ import (
 
 const formatDocument = "../../descriptors/FORMAT.md"
 
-// formatExample is what the document shows together: files, then blocks of what weir makes of them.
+// formatExample is an example of the document: files, then blocks with weir's results for them.
 type formatExample struct {
 	line  int // of the first file
 	files []yaml.File
 	shown []string
 }
 
-// formatExamples takes the examples out of the document. A block of yaml is a file: shop.yaml, or as a comment on its
-// first line names it. One that begins with a list item stands below the head that the document says.
+// formatExamples parses the examples of the document. A block of YAML is a file: shop.yaml, or the name in the comment on
+// its first line. A block that begins with a list item gets the head from the document's text.
 func formatExamples(text string) (all []formatExample) {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -65,7 +65,7 @@ func formatExamples(text string) (all []formatExample) {
 	return all
 }
 
-// questions are what a block asks, line by line, without what it says that weir answers.
+// questions returns the requests or commands of a block, without the answers that it shows.
 func questions(shown string) (all []string) {
 	for line := range strings.Lines(shown) {
 		question, _, asks := strings.Cut(line, "→")
@@ -76,7 +76,7 @@ func questions(shown string) (all []string) {
 	return all
 }
 
-// made is what weir really makes of the files, in the form of a block that shows it.
+// made returns weir's actual results for the files, in the form of a block.
 func (e *formatExample) made(t *testing.T, questions []string) string {
 	t.Helper()
 	if len(questions) == 0 {
@@ -106,7 +106,7 @@ func (e *formatExample) made(t *testing.T, questions []string) string {
 	return out.String()
 }
 
-// checked is what weir check prints, for a command as a shell has it, with variables before it.
+// checked returns the output of weir check, for a shell command that may begin with variables.
 func checked(t *testing.T, command string) string {
 	t.Helper()
 	variables, arguments, found := strings.Cut(" "+command, " weir check ")
@@ -119,7 +119,7 @@ func checked(t *testing.T, command string) string {
 	return string(out)
 }
 
-// answers asks a limiter one request after the other, and writes each with its answer.
+// answers sends requests to a limiter, one after the other, and returns each with its answer.
 func (e *formatExample) answers(t *testing.T, questions []string) string {
 	t.Helper()
 	config, problems, err := file.Load(".", yaml.Options{})
@@ -147,8 +147,7 @@ func (e *formatExample) answers(t *testing.T, questions []string) string {
 	return out.String()
 }
 
-// answer asks a request such as "3× user=ann + path=/ (0 hits)", and says what comes back: the last time, if it is to be
-// asked many times.
+// answer sends a request such as "3× user=ann + path=/ (0 hits)", and returns the answer, the last one of several.
 func answer(t *testing.T, l *limit.Limiter, question string) string {
 	t.Helper()
 	times := 1
@@ -183,7 +182,7 @@ func answer(t *testing.T, l *limit.Limiter, question string) string {
 	return verdictLine(c)
 }
 
-// verdictLine is a verdict on one line.
+// verdictLine formats a verdict on one line.
 func verdictLine(c *limit.Call) string {
 	var parts []string
 	for i := range c.Statuses {
@@ -219,7 +218,7 @@ func verdictLine(c *limit.Call) string {
 	return out
 }
 
-// TestFormatDocumentExamplesHold reads the reference of the descriptor language, and does what its examples show.
+// TestFormatDocumentExamplesHold runs the examples of FORMAT.md.
 func TestFormatDocumentExamplesHold(t *testing.T) {
 	text, err := os.ReadFile(formatDocument)
 	if err != nil {
@@ -239,7 +238,7 @@ func TestFormatDocumentExamplesHold(t *testing.T) {
 	}
 }
 
-// TestFormatDocumentNamesEveryField compares the table with what is printed.
+// TestFormatDocumentNamesEveryField compares the document's table with the output.
 func TestFormatDocumentNamesEveryField(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(formatDocument)

@@ -14,8 +14,9 @@ const (
 	minMemoryLimit = 256 << 20
 )
 
-// tuneCollector sets GOGC after each collection, from 100 to 800 %, so that gcGarbageBytes accumulate, and a memory
-// limit for when the collector is behind. A set GOGC turns both off, a set GOMEMLIMIT the limit.
+// tuneCollector sets GOGC after each collection, from 100 to 800 %, so that gcGarbageBytes accumulate until the next. It
+// also sets a memory limit, for when the collector falls behind. If the user sets GOGC, tuneCollector does nothing; if
+// the user sets GOMEMLIMIT, it sets no limit.
 func tuneCollector(gogc string) {
 	if gogc != "" {
 		return
@@ -48,7 +49,8 @@ func gcPercent(live uint64) int {
 	return int(min(800, max(100, gcGarbageBytes*100/max(1, live))))
 }
 
-// memoryLimit returns how many bytes the process may take, stacks included, before the collector works harder than GOGC says.
+// memoryLimit returns how many bytes the process may take, stacks included, before the collector runs more often than
+// GOGC makes it.
 func memoryLimit(live uint64) int64 {
 	return int64(max(minMemoryLimit, 2*live+live/4))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// helpCommand shows --help, for people who type help first.
+// helpCommand is weir help COMMAND, the same as weir COMMAND --help.
 type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"The command, as in weir help counters top."`
 }

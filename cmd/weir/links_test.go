@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// repository is all that is below the root.
+// repository has all files below the root.
 var repository = os.DirFS("../..")
 
 var (
@@ -22,7 +22,7 @@ var (
 	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// prose returns a document without its blocks of code, of which the line ends remain.
+// prose returns a document in which only the line ends of code blocks remain.
 func prose(text string) string {
 	return code.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
 }
@@ -66,8 +66,8 @@ func anchorsOf(text string) (anchors []string) {
 	return anchors
 }
 
-// readDocuments returns the text of every document of the repository, by its path. What make builds and installs is left
-// out.
+// readDocuments returns the text of every document of the repository by path, without the files that make builds or
+// installs.
 func readDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	documents := make(map[string]string)

@@ -33,20 +33,20 @@ var version string
 
 type commands struct {
 	Serve    serveCommand        `cmd:"" help:"Answer Envoy's rate-limit requests."`
-	Check    checkcmd.Command    `cmd:"" help:"Validate descriptor files, and explain what a descriptor gets."`
+	Check    checkcmd.Command    `cmd:"" help:"Validate descriptor files, and explain which limits apply to a descriptor."`
 	Schema   schemaCommand       `cmd:"" help:"Print the JSON Schema of descriptor files, for editors."`
-	Call     callcmd.Command     `cmd:"" help:"Ask a rate-limit service, once or many times."`
-	Simulate simulatecmd.Command `cmd:"" help:"Ask what limits would do to traffic that was recorded or made up."`
-	Suggest  historycmd.Suggest  `cmd:"" help:"Tell which limits would have denied how many minutes of a rule's history."`
-	Counters countersCommand     `cmd:"" help:"Look at what is counted for a descriptor, reset it, give hits back, rank the fullest."`
+	Call     callcmd.Command     `cmd:"" help:"Send requests to a rate-limit service, once or many times."`
+	Simulate simulatecmd.Command `cmd:"" help:"Simulate limits on recorded or generated traffic."`
+	Suggest  historycmd.Suggest  `cmd:"" help:"Suggest limits for a rule: how many minutes of its history each would have denied."`
+	Counters countersCommand     `cmd:"" help:"Show the counters of a descriptor, reset them, give hits back, rank the keys with the most hits."`
 	Denials  denialsCommand      `cmd:"" help:"Show why requests were denied: the last denial of each rule."`
-	Quota    quotaCommand        `cmd:"" help:"Show what Envoys that limit by themselves demand and get."`
-	History  historycmd.Command  `cmd:"" help:"Draw hits over time, rank rules, prove that no hit is lost, and move them."`
+	Quota    quotaCommand        `cmd:"" help:"Show the demands and shares of Envoys that limit by themselves (RLQS)."`
+	History  historycmd.Command  `cmd:"" help:"Draw hits over time, rank rules, verify that no hit is lost, and move the history."`
 
-	Downsample historycmd.Downsample `cmd:"" help:"Move what is old in the history to coarser buckets, once."`
+	Downsample historycmd.Downsample `cmd:"" help:"Downsample the old parts of the history, once."`
 	Version    versionCommand        `cmd:"" help:"Print the version."`
-	Explain    helpCommand           `cmd:"" name:"help" help:"Tell more about a command."`
-	Completion completion.Completion `cmd:"" help:"Print what makes a shell complete commands and flags: weir completion bash."`
+	Explain    helpCommand           `cmd:"" name:"help" help:"Show the help of a command."`
+	Completion completion.Completion `cmd:"" help:"Print the completion script of a shell: weir completion bash."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 }
@@ -60,7 +60,7 @@ func run(program string, args []string) int {
 	out := terminal.Output{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Zone: time.Local}
 	switch program {
 	case ratelimit.Client:
-		ctx, stop := untilSignal(false)
+		ctx, stop := signalContext(false)
 		defer stop()
 		return finish(tools.Client(ctx, args, out))
 	case ratelimit.Check:
@@ -71,17 +71,17 @@ func run(program string, args []string) int {
 	return finish(runCommand(args, out))
 }
 
-const about = `Limits requests for Envoy, and measures them.
+const description = `Limits requests for Envoy, and measures them.
 
-To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR says whether they are right,
-and weir call --domain D --descriptor key=value asks as Envoy does. weir COMMAND --help tells more.`
+To begin: weir serve --config DIR answers Envoy by the descriptor files in DIR, weir check DIR validates these files, and
+weir call --domain D --descriptor key=value sends a request as Envoy does. weir COMMAND --help has the details.`
 
 // runCommand runs one of weir's own commands.
 func runCommand(args []string, out terminal.Output) error {
 	var c commands
 	parser, err := kong.New(&c,
 		kong.Name("weir"),
-		kong.Description(about),
+		kong.Description(description),
 		kong.UsageOnError(),
 		kong.Vars{"version": "weir " + buildVersion(), "grpc": config.GRPCAddress()},
 		kong.Bind(out, historycmd.Version(buildVersion()), historycmd.ServeFunc(func(ctx context.Context, dir string) error {
@@ -93,11 +93,11 @@ func runCommand(args []string, out terminal.Output) error {
 	}
 	completion.Register(parser) // answers a shell's request for completions, and exits
 	if len(args) == 0 {         // a container without a command must not look successful
-		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.Failed)) }
+		args, parser.Stdout, parser.Exit = []string{"--help"}, parser.Stderr, func(int) { os.Exit(int(terminal.ExitFailed)) }
 	}
 	k, err := parser.Parse(args)
 	if err == nil {
-		err = givenTwice(k)
+		err = checkRepeatedFlags(k)
 	}
 	if err != nil {
 		return fmt.Errorf("%w (weir --help lists the commands, weir COMMAND --help its flags)", err)
@@ -111,8 +111,8 @@ func runCommand(args []string, out terminal.Output) error {
 	return k.Run(parser)
 }
 
-// givenTwice returns an error for a flag of one value that is given twice: the first value would be ignored.
-func givenTwice(k *kong.Context) error {
+// checkRepeatedFlags returns an error if a flag that takes one value is given twice: kong would ignore the first value.
+func checkRepeatedFlags(k *kong.Context) error {
 	seen := make(map[*kong.Flag]bool)
 	for _, p := range k.Path {
 		if p.Flag != nil && seen[p.Flag] && !p.Flag.IsCumulative() {
@@ -123,7 +123,7 @@ func givenTwice(k *kong.Context) error {
 	return nil
 }
 
-// finish prints an error on one line, unless it is printed already, and returns its exit code.
+// finish prints an error on one line, unless the command has reported it already, and returns its exit code.
 func finish(err error) int {
 	code, reported := terminal.ExitCode(err)
 	if !reported {
@@ -135,11 +135,11 @@ func finish(err error) int {
 type schemaCommand struct{}
 
 func (schemaCommand) Help() string {
-	return `Editors that speak to a YAML language server check a descriptor file as it is written if it has the line
+	return `An editor with a YAML language server checks a descriptor file while you write it, if the file has the line
 
     # yaml-language-server: $schema=` + descriptors.SchemaURL + `
 
-or the path of a file in place of that address:
+or, in place of that address, the path of a file:
 
     weir schema > schema.json`
 }
@@ -167,8 +167,8 @@ func buildVersion() string {
 	return "unknown"
 }
 
-// untilSignal returns a context that ends at the first SIGINT, SIGTERM or, unless excepted, SIGHUP.
-func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
+// signalContext returns a context that ends at the first SIGINT, SIGTERM or, unless excepted, SIGHUP.
+func signalContext(exceptHangup bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !exceptHangup {
 		signals = append(signals, syscall.SIGHUP)
@@ -176,21 +176,21 @@ func untilSignal(exceptHangup bool) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), signals...)
 }
 
-// commandContext returns the context of a command, by kong's name. SIGHUP does not end servers, which reload, nor
-// commands started by nohup. A check has nothing to clean up, and may wait for input: signals kill it.
+// commandContext returns the context of a command, which kong names. SIGHUP ends neither servers, which reload, nor
+// commands started by nohup. weir check has nothing to clean up, and may block on its input: signals kill it.
 func commandContext(command string) (context.Context, context.CancelFunc) {
 	serves := command == "serve" || command == "history serve"
 	if verb, _, _ := strings.Cut(command, " "); verb == "check" {
 		return context.WithCancel(context.Background())
 	}
-	return untilSignal(serves || signal.Ignored(syscall.SIGHUP))
+	return signalContext(serves || signal.Ignored(syscall.SIGHUP))
 }
 
-// secondSignal ends at a signal after the one that ended ctx: the user wants to exit now.
+// secondSignal returns a context that ends at the first signal after the end of ctx: the user wants to exit now.
 func secondSignal(ctx context.Context, exceptHangup bool) context.Context {
 	second, end := context.WithCancelCause(context.Background())
 	context.AfterFunc(ctx, func() {
-		next, stop := untilSignal(exceptHangup)
+		next, stop := signalContext(exceptHangup)
 		defer stop()
 		<-next.Done()
 		end(errors.New("a second signal came"))

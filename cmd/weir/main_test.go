@@ -12,12 +12,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// asWeir, set to anything, makes this test binary weir itself: kong ends the process where it prints help, so that a test of
-// a whole command line needs one of its own.
-const asWeir = "WEIR_TEST_AS_WEIR"
+// runAsWeir names an environment variable that makes this test binary run as weir. kong exits after it prints help, so a
+// test of a whole command line needs its own process.
+const runAsWeir = "WEIR_TEST_AS_WEIR"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asWeir) != "" {
+	if os.Getenv(runAsWeir) != "" {
 		version = "v1.2.3"
 		os.Args[0] = "weir"
 		main()
@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// weirCommand is a command line of weir as a process, without an environment but PATH.
+// weirCommand returns a command that runs weir, with only PATH in its environment.
 func weirCommand(args ...string) *exec.Cmd {
 	command := exec.Command(os.Args[0], args...)
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), asWeir + "=1"}
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), runAsWeir + "=1"}
 	return command
 }
 
@@ -87,7 +87,7 @@ func TestCommandLineAnswersHelpAndErrors(t *testing.T) {
 	}
 }
 
-// An image has no documents.
+// An image has no documents, so the help must have all variables.
 func TestServeHelpNamesEveryVariable(t *testing.T) {
 	t.Parallel()
 	help, err := weirCommand("serve", "--help").Output()
@@ -112,7 +112,7 @@ func TestServeHelpNamesEveryVariable(t *testing.T) {
 	}
 }
 
-// A shell asks by the environment, and takes each line as a word.
+// A shell requests completions by environment variables, and takes each line as a word.
 func TestCompletionListsTheNextWords(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string][]string{

@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openMemcached opens the memcached of the settings, behind a guard.
+// openMemcached opens the memcached of the settings, wrapped in a guard.
 func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	c, err := set.MemcachedConfig(log)
 	if err != nil {
@@ -20,24 +20,24 @@ func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.
 	store := memcached.Open(c)
 	registerTotals(metrics, nil, store.Stats, memcachedTotals)
 	registerServers(store, "weir_memcached_servers", nil, metrics)
-	return guarded(store, "memcached", nil, set, metrics, log), nil
+	return guardStore(store, "memcached", nil, set, metrics, log), nil
 }
 
 var memcachedTotals = []total[memcached.Stats]{
-	{"weir_memcached_exchanges_total", "Exchanges with memcached, of many checks each.",
+	{"weir_memcached_exchanges_total", "Exchanges with memcached. An exchange has one check or many.",
 		func(s memcached.Stats) uint64 { return s.Exchanges }},
-	{"weir_memcached_checks_total", "Checks in them, those among them that were decided again after a lost race.",
+	{"weir_memcached_checks_total", "Checks in exchanges with memcached. A check that is decided again after a lost race counts again.",
 		func(s memcached.Stats) uint64 { return s.Checks }},
-	{"weir_memcached_lost_races_total", "Values that another process had changed when they were to be written.",
+	{"weir_memcached_lost_races_total", "Values that weir could not write because another process had changed them meanwhile.",
 		func(s memcached.Stats) uint64 { return s.LostRaces }},
 	{"weir_memcached_dropped_total", "Checks that were not counted because their callers had left.",
 		func(s memcached.Stats) uint64 { return s.Dropped }},
-	{"weir_memcached_unavailable_total", "Checks that memcached gave no answer to.",
+	{"weir_memcached_unavailable_total", "Checks that memcached did not answer.",
 		func(s memcached.Stats) uint64 { return s.Unavailable }},
-	{"weir_memcached_evictions_total", "Values that memcached threw out alive, to make room; counts may be among them.",
+	{"weir_memcached_evictions_total", "Unexpired values that memcached evicted to make room. Counts may be among them.",
 		func(s memcached.Stats) uint64 { return s.Evictions }},
 	{"weir_memcached_restarts_total", "Restarts and flushes of a memcached, which lose all its counts.",
 		func(s memcached.Stats) uint64 { return s.Restarts }},
-	{"weir_memcached_future_values_total", "Values that were written by a clock more than a second ahead of this process's.",
+	{"weir_memcached_future_values_total", "Values written by a process whose clock was more than a second ahead of this one's.",
 		func(s memcached.Stats) uint64 { return s.Ahead }},
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// openRedis opens the Redis of the settings, or both, with the one for limits per second, behind a guard.
+// openRedis opens the Redis of the settings and, if there is one, the second Redis for limits per second, wrapped in one
+// guard.
 func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
-	servers := metrics.Redis()
+	servers := metrics.RegisterRedis()
 	main, mainPool, err := openOneRedis(set, &set.Redis, "main", metrics, servers, trace, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
@@ -31,7 +32,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 		}
 		pools["redis_per_second_pool"], store = pool, redis.PerSecond(main, perSecond)
 	}
-	counters := guarded(store, "Redis", pools, set, metrics, log)
+	counters := guardStore(store, "Redis", pools, set, metrics, log)
 	counters.warning = func() (lines string) {
 		for _, s := range store.Stats().Servers {
 			if s.Foreign != "" {
@@ -43,7 +44,7 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 	return counters, nil
 }
 
-// openOneRedis opens one Redis, with the keys of KEY_FORMAT, and registers its metrics under a name.
+// openOneRedis opens one Redis, whose keys have the format of KEY_FORMAT, and registers its metrics under a name.
 func openOneRedis(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
 	trace outbound.Trace, log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
 	c, err := set.RedisConfig(variables, log)
@@ -63,7 +64,7 @@ func openOneRedis(set *config.Settings, variables *config.Redis, name string, me
 	if err != nil {
 		return nil, nil, err
 	}
-	servers.AddServers(name, func(yield func(server string, away, foreign bool)) {
+	servers.RegisterServers(name, func(yield func(server string, away, foreign bool)) {
 		for _, s := range store.Stats().Servers {
 			yield(s.Name, s.Away, s.Foreign != "")
 		}
@@ -73,13 +74,13 @@ func openOneRedis(set *config.Settings, variables *config.Redis, name string, me
 	return store, c.Connections, nil
 }
 
-// pipelineTotals count checks of one Redis.
+// pipelineTotals are the counters of the checks of one Redis.
 var pipelineTotals = []total[pipeline.Stats]{
 	{"weir_redis_batches_total", "Batches of checks sent to Redis.", func(s pipeline.Stats) uint64 { return s.Batches }},
-	{"weir_redis_checks_total", "Checks in them.", func(s pipeline.Stats) uint64 { return s.Checks }},
+	{"weir_redis_checks_total", "Checks in batches sent to Redis.", func(s pipeline.Stats) uint64 { return s.Checks }},
 	{"weir_redis_dropped_total", "Checks that were not sent because their callers had left.",
 		func(s pipeline.Stats) uint64 { return s.Dropped }},
-	{"weir_redis_unavailable_total", "Checks that Redis gave no answer to.",
+	{"weir_redis_unavailable_total", "Checks that Redis did not answer.",
 		func(s pipeline.Stats) uint64 { return s.Unavailable }},
 	{"weir_redis_counts_lost_total", "Times that a server may have lost its counts, as it was away, restarted, flushed or " +
 		"replaced, or that keys went to another node of a ring without theirs.",

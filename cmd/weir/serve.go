@@ -26,7 +26,7 @@ type serveCommand struct {
 
 func (*serveCommand) Help() string {
 	return `Everything else is set by the environment variables below; started as ratelimit, weir has other defaults
-(cmd/weir/ENVIRONMENT.md). SIGTERM drains and exits 0; a second one ends at once. SIGHUP has the configuration read again
+(cmd/weir/ENVIRONMENT.md). SIGTERM drains and exits 0; a second one ends at once. SIGHUP reloads the configuration
 at once.
 ` + environmentHelp()
 }
@@ -40,7 +40,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output) error {
 
 // serveAsRatelimit serves as a replacement of envoyproxy/ratelimit. It ignores arguments.
 func serveAsRatelimit(arguments []string, out terminal.Output) error {
-	ctx, stop := untilSignal(false)
+	ctx, stop := signalContext(false)
 	defer stop()
 	set, err := ratelimit.Read(config.Process())
 	return serveLogged(&set.Settings, err, out, func(log *slog.Logger) error {
@@ -49,7 +49,7 @@ func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	})
 }
 
-// serveLogged serves, unless the settings are wrong. If logs are JSON, it logs its error as JSON, too.
+// serveLogged calls serve, unless err says that the settings are wrong. If logs are JSON, it logs the error as JSON.
 func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
 	log := set.Logger(out.Err)
 	if err == nil {
@@ -59,7 +59,7 @@ func serveLogged(set *config.Settings, err error, out terminal.Output, serve fun
 		return err
 	}
 	log.Error("weir cannot start", "error", err)
-	return terminal.Failed
+	return terminal.ExitFailed
 }
 
 func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
@@ -130,7 +130,7 @@ func (s *service) open(flag string) (err error) {
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.history.denials.setRecorder(s.limiter.Denials)
-	s.metrics.Limiter(s.limiter)
+	s.metrics.RegisterLimiter(s.limiter)
 	if s.set.Quotas.Enabled {
 		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)
 	}
@@ -138,20 +138,20 @@ func (s *service) open(flag string) (err error) {
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
 		return err
 	}
-	s.metrics.Connections(s.server.Listeners())
+	s.metrics.RegisterConnections(s.server.Listeners())
 	return nil
 }
 
-// parts returns what the ports serve.
+// parts returns the handlers and services of the ports.
 func (s *service) parts() server.Parts {
 	answers, access := s.set.Answers(), s.set.Access(s.log)
 	answers.Log = s.log
-	s.metrics.RefusedTokens(access.Refused)
+	s.metrics.RegisterRefusedTokens(access.Refused)
 	return server.Parts{
-		Service: rls.New(s.limiter, answers, s.observe), Quotas: s.quotas, Health: s.health, Panicked: s.metrics.Panicked, Log: s.log,
-		Checked: s.statistics.checked, Trace: s.telemetry.requests(),
+		Service: rls.New(s.limiter, answers, s.observe), Quotas: s.quotas, Health: s.health, OnPanic: s.metrics.CountPanic, Log: s.log,
+		OnHealthCheck: s.statistics.countHealthCheck, Trace: s.telemetry.requestTracer(),
 		Admin: admin.Parts{
-			Metrics: s.metrics.Handler(), Stats: s.statistics.text(), Rules: s.limiter, Loaded: s.metrics.ConfigLoaded,
+			Metrics: s.metrics.Handler(), Stats: s.statistics.textHandler(), Rules: s.limiter, Loaded: s.metrics.ConfigAppliedAt,
 			Counters: &admin.Counters{
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Since: time.Now(), Now: time.Now, Log: s.log,
 				LogValues: s.set.DenialLogValues},
@@ -163,7 +163,7 @@ func (s *service) parts() server.Parts {
 }
 
 // observe is called for each answered request.
-func (s *service) observe(a rls.Answered) {
+func (s *service) observe(a rls.AnsweredRequest) {
 	s.statistics.observe(a)
 	s.telemetry.observe(a)
 }
@@ -175,9 +175,9 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	running.Go(func() { s.source.follow(ctx, s) })
 	running.Go(func() { hangups.Follow(ctx, s.source.reload) })
 	running.Go(func() {
-		if err := s.store.await(ctx); err != nil {
+		if err := s.store.awaitReady(ctx); err != nil {
 			s.log.Error("weir ends: its store did not answer", "error", err)
-			cancel(terminal.No)
+			cancel(terminal.ExitNo)
 			return
 		}
 		s.health.StoreAnswered()
@@ -198,8 +198,8 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	}
 	s.statistics.run() // until the end of the drain
 	err := s.server.Run(ctx, kill)
-	if err == nil && context.Cause(ctx) == terminal.No {
-		err = terminal.No // the reason is logged
+	if err == nil && context.Cause(ctx) == terminal.ExitNo {
+		err = terminal.ExitNo // the reason is logged
 	}
 	cancel(nil)
 	stopQuotas()

@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	lastFlush          = 5 * time.Second // bounds storing the last hits at the end of the process
-	downsampleInterval = 5 * time.Minute // minutes become due every hour
+	lastFlush          = 5 * time.Second // timeout of storing the last hits at the end of the process
+	downsampleInterval = 5 * time.Minute // minutes become old enough to downsample once an hour
 	syncSeriesInterval = 10 * time.Minute
 	reopenInterval     = time.Minute
 )
 
-// historyPipeline records hits, exports them to a store, and answers from it. Without a history it only records.
+// historyPipeline records hits, exports them to the history, and serves queries of it. Without a history it only records.
 type historyPipeline struct {
 	recorder   *hits.Recorder
 	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // Recorder.Drain, or that of OpenTelemetry's sink
 	store      *history.Reopening                                         // nil without a history
 	exporter   *export.Exporter                                           // nil without a history
-	denials    *denialKeeper                                              // nil unless denials are stored in Redis
+	denials    *denialStore                                               // nil unless denials are stored in Redis
 	downsample bool
 
 	flushInterval time.Duration
@@ -63,7 +63,7 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 			if err != nil {
 				return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 			}
-			p.denials = &denialKeeper{store: redis, log: log}
+			p.denials = &denialStore{store: redis, log: log}
 			open = func() (history.Store, error) { return redis, nil }
 		}
 		p.store = history.NewReopening(open, log)
@@ -73,11 +73,11 @@ func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemet
 			Interval: set.History.FlushInterval, Durable: !set.HistoryInRedis()})
 		p.registerMetrics(metrics)
 	}
-	metrics.Hits(p.recorder)
+	metrics.RegisterHits(p.recorder)
 	return p, nil
 }
 
-// api serves /api/v1/history; nil without a history.
+// api returns the handler of /api/v1/history, nil without a history.
 func (p *historyPipeline) api() *historyapi.History {
 	if p.store == nil {
 		return nil
@@ -85,7 +85,7 @@ func (p *historyPipeline) api() *historyapi.History {
 	return historyapi.New(p.store, p.flushInterval, time.Now)
 }
 
-// queries serves Prometheus's API, or says what to set if HISTORY_QUERY is off or there is no history.
+// queries returns the handler of Prometheus's API. If HISTORY_QUERY is off or there is no history, it names the variable to set.
 func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
 	switch {
 	case p.store == nil:
@@ -126,13 +126,13 @@ func (p *historyPipeline) run(ctx context.Context) {
 		}
 	})
 	if p.downsample {
-		running.Go(func() { keepDownsampled(ctx, p.store, downsampleInterval, p.log) })
+		running.Go(func() { downsamplePeriodically(ctx, p.store, downsampleInterval, p.log) })
 	}
 	p.exporter.Run(ctx)
 	running.Wait()
 }
 
-// syncSeries tells the recorder which series the history has, so that restarted weirs and replicas together add no
+// syncSeries tells the recorder which series the history has, so that all replicas, restarted ones too, together add no
 // more series of values than HISTORY_VALUES allows. If the store does not answer, nothing changes.
 func (p *historyPipeline) syncSeries(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, lastFlush)
@@ -166,13 +166,13 @@ func (p *historyPipeline) close(kill context.Context) error {
 	return p.store.Close()
 }
 
-// exportTotals count hits on their way to the history.
+// exportTotals are the counters of hits on their way to the history.
 var exportTotals = []total[export.Stats]{
-	{"weir_history_recorded_hits_total", "Hits for the history, of all series: a hit that is near its limit counts in two.",
+	{"weir_history_recorded_hits_total", "Hits for the history, in all series. A hit near its limit counts in two series.",
 		func(s export.Stats) uint64 { return s.Recorded }},
-	{"weir_history_landed_hits_total", "Of these, acknowledged by the store.",
+	{"weir_history_landed_hits_total", "Hits for the history that the store has acknowledged.",
 		func(s export.Stats) uint64 { return s.Applied }},
-	{"weir_history_refused_hits_total", "Hits that the store did not count, as their series is full.",
+	{"weir_history_refused_hits_total", "Hits that the store did not count because their series was full.",
 		func(s export.Stats) uint64 { return s.Refused }},
 	{"weir_history_lost_hits_total", "Hits that the store acknowledged and forgot, when it was too late to send them again, " +
 		"or that it never answered.", func(s export.Stats) uint64 { return s.Lost }},
@@ -184,12 +184,12 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	registerTotals(metrics, nil, st, exportTotals)
 	for r := range export.DropReasons {
 		reason := export.DropReason(r)
-		metrics.Counter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by the reason.",
+		metrics.RegisterCounter("weir_history_dropped_hits_total", "Hits that were dropped before they were sent, by reason.",
 			map[string]string{"reason": reason.String()}, func() float64 { return float64(st().Dropped[reason]) })
 	}
-	metrics.Gauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
+	metrics.RegisterGauge("weir_history_waiting_cells", "Minutes of series that wait for the store's acknowledgement.", nil,
 		func() float64 { return float64(st().Waiting) })
-	metrics.Gauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
+	metrics.RegisterGauge("weir_history_up", "1 if the history is open and stores hits, 0 if hits wait.", nil, func() float64 {
 		if p.store.Err() != nil || st().Down {
 			return 0
 		}
@@ -200,23 +200,23 @@ func (p *historyPipeline) registerMetrics(metrics *stats.Metrics) {
 	}
 }
 
-// registerPlacement registers metrics of which ring nodes have the history, and of the progress of a move.
+// registerPlacement registers metrics of the ring nodes that have the history, and of the progress of a move.
 func registerPlacement(at func() redishistory.Placement, metrics *stats.Metrics) {
-	metrics.Gauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them; "+
-		"no node where there is no ring.", "node", func() map[string]int { return at().Nodes })
-	metrics.Gauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
+	metrics.RegisterGauges("weir_history_partitions", "Partitions of the history by the node of the ring that has them. "+
+		"Without a ring the node is empty.", "node", func() map[string]int { return at().Nodes })
+	metrics.RegisterGauge("weir_history_partitions_to_move", "Partitions that a move has yet to bring to their nodes, 0 once it has ended.",
 		nil, func() float64 { return float64(at().Left) })
 	registerTotals(metrics, nil, at, []total[redishistory.Placement]{
 		{"weir_history_moved_bytes_total", "Bytes of partitions that moves have copied, ever.",
 			func(p redishistory.Placement) uint64 { return p.MovedBytes }},
-		{"weir_history_moves_followed_total", "How often weir came to a node that a partition had left, and went on to where it is.",
+		{"weir_history_moves_followed_total", "How often weir asked the node that a partition had left, and followed it to its new node.",
 			func(p redishistory.Placement) uint64 { return p.Followed }},
 	})
 }
 
-// keepDownsampled downsamples the history until ctx ends, and logs the results. The interval has jitter, so that
-// replicas that started together do not run together.
-func keepDownsampled(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
+// downsamplePeriodically downsamples the history until ctx ends, and logs the results. The interval has jitter, so that
+// replicas that started together do not downsample at the same time.
+func downsamplePeriodically(ctx context.Context, store history.Store, interval time.Duration, log *slog.Logger) {
 	for wait.For(ctx, interval/2+rand.N(interval)) {
 		begin := time.Now()
 		done, err := store.Downsample(ctx, begin)

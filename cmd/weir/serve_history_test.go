@@ -29,8 +29,8 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// kept is all that a store holds, by domain, path, value and outcome.
-func kept(t *testing.T, store history.Store) map[string]uint64 {
+// storedSums returns all sums in a store by domain, path, value and outcome.
+func storedSums(t *testing.T, store history.Store) map[string]uint64 {
 	t.Helper()
 	all := make(map[string]uint64)
 	for id, s := range historytest.All(t, store) {
@@ -39,8 +39,8 @@ func kept(t *testing.T, store history.Store) map[string]uint64 {
 	return all
 }
 
-// recordSome records hits, runs what weir serve runs, and ends it as a drain does.
-func recordSome(t *testing.T, set *config.Settings, log *slog.Logger) *historyPipeline {
+// recordAndDrain records hits, runs the pipeline as weir serve does, and closes it as a drain does.
+func recordAndDrain(t *testing.T, set *config.Settings, log *slog.Logger) *historyPipeline {
 	t.Helper()
 	m, err := newHistoryPipeline(set, stats.New("test"), &telemetry{set: set, log: log}, log)
 	if err != nil {
@@ -99,15 +99,15 @@ func TestDrainStoresTheLastHits(t *testing.T) {
 			"REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody", "REDIS_TIMEOUT": "60s"},
 	} {
 		set := settingsAs(t, "weir", environment)
-		recordSome(t, set, slog.New(slog.DiscardHandler))
-		if got := kept(t, mustOpen(t, set)); !maps.Equal(got, someKept) {
+		recordAndDrain(t, set, slog.New(slog.DiscardHandler))
+		if got := storedSums(t, mustOpen(t, set)); !maps.Equal(got, someKept) {
 			t.Errorf("%s has %v; want %v", where, got, someKept)
 		}
 	}
 }
 
-// A process that starts anew adds none beyond the bound to the series that its predecessors have made, until one of these
-// has had no hits for so long that all of it is in days.
+// A restarted process adds no series beyond the quota to those of its predecessors, until one of these has had no hits for
+// so long that all of it is in buckets of days.
 func TestRestartKeepsTheBoundOnSeries(t *testing.T) {
 	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
 		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
@@ -120,10 +120,10 @@ func TestRestartKeepsTheBoundOnSeries(t *testing.T) {
 		if err := file.Close(); err != nil {
 			t.Fatal(err)
 		}
-		recordSome(t, set, slog.New(slog.DiscardHandler))
+		recordAndDrain(t, set, slog.New(slog.DiscardHandler))
 		want := map[string]uint64{"shop user user=bob within": 7, "shop user " + ann + " within": 5, "shop user " + ann + " near": 1,
 			"__unknown__ __unmatched__  over": 2}
-		if got := kept(t, mustOpen(t, set)); !maps.Equal(got, want) {
+		if got := storedSums(t, mustOpen(t, set)); !maps.Equal(got, want) {
 			t.Errorf("%d days after bob's last hits the history has %v; want %v, as there is one place", days, got, want)
 		}
 	}
@@ -148,7 +148,7 @@ func TestHistoryWithoutADirectoryIsInMemory(t *testing.T) {
 	}
 }
 
-// Of two processes that overlap in a restart, the new one takes the file over when the old one ends.
+// If two processes overlap at a restart, the new one opens the file once the old one has ended.
 func TestBusyHistoryFileIsOpenedLater(t *testing.T) {
 	set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
 	other := mustOpen(t, set)
@@ -178,7 +178,7 @@ func TestBusyHistoryFileIsOpenedLater(t *testing.T) {
 
 func TestHistoryFalseKeepsNoHistory(t *testing.T) {
 	set := settingsAs(t, "weir", map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
-	m := recordSome(t, set, slog.New(slog.DiscardHandler))
+	m := recordAndDrain(t, set, slog.New(slog.DiscardHandler))
 	if m.api() != nil {
 		t.Error("there is an API for a history that is off")
 	}
@@ -199,7 +199,7 @@ func TestQueriesNameTheMissingVariable(t *testing.T) {
 		set := settingsAs(t, "weir", map[string]string{variable: "false", "DATA_DIR": ""})
 		log := slog.New(slog.DiscardHandler)
 		port := admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), Access: &admin.Access{Host: "127.0.0.1"},
-			Query: recordSome(t, set, log).queries(set, nil, log)})
+			Query: recordAndDrain(t, set, log).queries(set, nil, log)})
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			answer, question := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/prometheus/api/v1/query?query=up", nil)
 			port.ServeHTTP(answer, question)
@@ -226,7 +226,7 @@ func TestServeDownsamplesAndLogsOnlyProblems(t *testing.T) {
 		log := &bytes.Buffer{}
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { keepDownsampled(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil))) })
+		running.Go(func() { downsamplePeriodically(ctx, store, time.Minute, slog.New(slog.NewTextHandler(log, nil))) })
 		pass := func() {
 			time.Sleep(4 * time.Minute) // two runs at least
 			synctest.Wait()

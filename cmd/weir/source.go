@@ -17,10 +17,11 @@ import (
 type configSource struct {
 	descriptors.Source
 	name   string // the directory or the server
-	reload func() // reads it again at once, at SIGHUP
+	reload func() // called at SIGHUP: reads a directory again
 }
 
-// openSource returns the directory of --config, or else the source of CONFIG_TYPE. It reads certificates.
+// openSource returns the source that flag, the directory of --config, or else CONFIG_TYPE names. For xDS it reads the
+// certificates.
 func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
@@ -48,7 +49,7 @@ func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.L
 // follow puts each new configuration in force, until ctx ends.
 func (s configSource) follow(ctx context.Context, to *service) {
 	err := s.Run(ctx, func(config *descriptors.Config) error {
-		defer to.telemetry.traces.Span("reload", "rules", len(config.Rules()))(nil)
+		defer to.telemetry.traces.StartSpan("reload", "rules", len(config.Rules()))(nil)
 		before := to.limiter.Config()
 		to.limiter.Apply(config)
 		logChanges(to.log, before, config)
@@ -64,7 +65,7 @@ func (s configSource) follow(ctx context.Context, to *service) {
 // maxChanges is how many changes of one reload are logged.
 const maxChanges = 10
 
-// logChanges logs the differences between two configurations; nothing if before is nil.
+// logChanges logs the differences between two configurations. If before is nil, it logs nothing.
 func logChanges(log *slog.Logger, before, now *descriptors.Config) {
 	if before == nil {
 		return

@@ -20,16 +20,16 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// statistics sends envoyproxy/ratelimit's statistics to Prometheus, statsd and DogStatsD, or to none.
+// statistics exports envoyproxy/ratelimit's statistics to Prometheus, statsd and DogStatsD, as far as they are configured.
 type statistics struct {
-	values  *ratelimit.Statistics
-	counted bool           // hits are also counted by that program's arithmetic
-	metrics *stats.Metrics // weir's own
-	port    *server.Port   // Prometheus's port, may be nil
-	calls   [ratelimit.Methods]atomic.Uint64
-	timers  []func(ratelimit.Method, time.Duration) // called with the time of each call
-	sinks   []func(ctx context.Context)             // run until close
-	log     *slog.Logger
+	source      *ratelimit.Statistics
+	asRatelimit bool           // hits are also counted by that program's arithmetic
+	metrics     *stats.Metrics // weir's own
+	port        *server.Port   // Prometheus's port, may be nil
+	calls       [ratelimit.Methods]atomic.Uint64
+	timers      []func(ratelimit.Method, time.Duration) // called with the time of each call
+	sinks       []func(ctx context.Context)             // run until close
+	log         *slog.Logger
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -38,15 +38,15 @@ type statistics struct {
 // openStatistics prepares the statistics, and opens Prometheus's port if it is configured. Call it before the recorder is used.
 func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
-	s := &statistics{metrics: metrics, log: log, counted: set.CountsAsRatelimit(),
-		values: &ratelimit.Statistics{Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
-	if s.counted {
+	s := &statistics{metrics: metrics, log: log, asRatelimit: set.CountsAsRatelimit(),
+		source: &ratelimit.Statistics{Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
+	if s.asRatelimit {
 		recorder.Ratelimit = rulestats.New(set.MetricsWithoutDots)
 	}
-	s.values.Rules, s.values.Calls = recorder.Ratelimit, func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
-	addStoreStatistics(s.values, store, set.LocalCacheSize > 0)
+	s.source.Rules, s.source.Calls = recorder.Ratelimit, func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
+	addStoreStatistics(s.source, store, set.LocalCacheSize > 0)
 	for _, c := range set.StatsdSinks() {
-		c.Statistics, c.Log = s.values, log
+		c.Statistics, c.Log = s.source, log
 		sender := statsd.New(c)
 		s.timers, s.sinks = append(s.timers, sender.Observe), append(s.sinks, sender.Run)
 	}
@@ -61,30 +61,30 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 	return s, err
 }
 
-// openPrometheus opens Prometheus's port. If sinks are optional, a wrong mapping is replaced by the default.
+// openPrometheus opens Prometheus's port. If sinks are optional, the default mapping replaces a wrong one.
 func (s *statistics) openPrometheus(set *config.Settings) error {
-	c := ratelimit.PrometheusConfig{Labels: set.ExtraTags, Statistics: s.values, Log: s.log}
-	var shown *ratelimit.Prometheus
+	c := ratelimit.PrometheusConfig{Labels: set.ExtraTags, Statistics: s.source, Log: s.log}
+	var exporter *ratelimit.Prometheus
 	var err error
 	if c.Mapping, err = set.PrometheusMapping(s.log); err == nil {
-		if shown, err = ratelimit.NewPrometheus(c); err != nil {
+		if exporter, err = ratelimit.NewPrometheus(c); err != nil {
 			err = fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", set.PrometheusMapper, err)
 		}
 	}
 	if err != nil && set.OptionalSinks {
 		s.log.Error("PROMETHEUS_MAPPER_YAML cannot be used: the default mapping holds", "error", err)
 		c.Mapping = ratelimit.DefaultMapping(set.PrometheusMilliseconds)
-		shown, err = ratelimit.NewPrometheus(c)
+		exporter, err = ratelimit.NewPrometheus(c)
 	}
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/"+strings.TrimPrefix(set.PrometheusPath, "/"), shown.Handler())
+	mux.Handle("/"+strings.TrimPrefix(set.PrometheusPath, "/"), exporter.Handler())
 	if s.port, err = server.OpenPort("Prometheus", set.PrometheusAddress, s.log, mux); err != nil {
 		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
 	}
-	s.timers, s.sinks = append(s.timers, shown.Observe), append(s.sinks, func(ctx context.Context) {
+	s.timers, s.sinks = append(s.timers, exporter.Observe), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())
 		if err := s.port.Run(ctx, time.Second); err != nil { // the time for open scrapes
 			s.log.Error("Prometheus cannot read the statistics any more", "error", err)
@@ -93,7 +93,7 @@ func (s *statistics) openPrometheus(set *config.Settings) error {
 	return nil
 }
 
-// addStoreStatistics adds statistics of connections to Redis and, with a local cache, of the denials in it.
+// addStoreStatistics adds statistics of connections to Redis and, if cached, of the deny cache.
 func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached bool) {
 	c.Gauges, c.Counters = make(map[string]func() uint64), make(map[string]func() uint64)
 	for name, pool := range store.pools {
@@ -116,32 +116,32 @@ func addStoreStatistics(c *ratelimit.Statistics, store *counterStore, cached boo
 	}
 }
 
-// observe counts a request. As in envoyproxy/ratelimit, a JSON request is no call.
-func (s *statistics) observe(a rls.Answered) {
+// observe counts a request. As in envoyproxy/ratelimit, a JSON request does not count as a call.
+func (s *statistics) observe(a rls.AnsweredRequest) {
 	s.metrics.Observe(a.Result, a.Took)
 	if !a.JSON {
-		s.called(ratelimit.ShouldRateLimit, a.Took)
+		s.countCall(ratelimit.ShouldRateLimit, a.Took)
 	}
 }
 
-// checked counts a health check over gRPC.
-func (s *statistics) checked(took time.Duration) { s.called(ratelimit.Check, took) }
+// countHealthCheck counts a health check over gRPC.
+func (s *statistics) countHealthCheck(took time.Duration) { s.countCall(ratelimit.Check, took) }
 
-// called counts a call, and passes its time to the sinks.
-func (s *statistics) called(m ratelimit.Method, took time.Duration) {
+// countCall counts a call, and passes its duration to the timers.
+func (s *statistics) countCall(m ratelimit.Method, took time.Duration) {
 	s.calls[m].Add(1)
 	for _, timer := range s.timers {
 		timer(m, took)
 	}
 }
 
-// text serves the statistics as text. It is nil unless hits are counted by envoyproxy/ratelimit's arithmetic.
-func (s *statistics) text() http.Handler {
-	if !s.counted {
+// textHandler serves the statistics as text. It is nil unless hits are counted by envoyproxy/ratelimit's arithmetic.
+func (s *statistics) textHandler() http.Handler {
+	if !s.asRatelimit {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = s.values.WriteText(w) // the client is gone if this fails
+		_ = s.source.WriteText(w) // the client is gone if this fails
 	})
 }
 
@@ -154,7 +154,7 @@ func (s *statistics) run() {
 	}
 }
 
-// close sends a last time, and closes the port. Call it after run, when nothing counts any more.
+// close makes the sinks send a last time, and closes the port. Call it after run, when nothing counts any more.
 func (s *statistics) close() {
 	s.stop()
 	s.running.Wait()

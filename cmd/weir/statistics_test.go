@@ -23,7 +23,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// settingsAs returns those of an environment, of weir or in the place of ratelimit.
+// settingsAs returns the settings of a program, weir or ratelimit, with an environment.
 func settingsAs(t *testing.T, program string, environment config.Environment) *config.Settings {
 	t.Helper()
 	set, err := config.Read(environment)
@@ -47,7 +47,7 @@ func openForTest(t *testing.T, as string, environment map[string]string) (*stati
 	return s, metrics, err
 }
 
-// Who replaces envoyproxy/ratelimit has to limit where that program does: it ignores what it cannot have here.
+// Started as ratelimit, weir must limit wherever that program does, so it ignores a Prometheus port that it cannot open.
 func TestOnlyRatelimitStartsWithoutPrometheus(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -89,13 +89,13 @@ func TestDotsInValuesAreSanitizedOnDemand(t *testing.T) {
 		d := c.AddDescriptor()
 		d.Entries = append(d.Entries, descriptors.Entry{Key: "tenant", Value: "b.c"})
 		var text strings.Builder
-		if err := errors.Join(l.Decide(t.Context(), c), s.values.WriteText(&text)); err != nil || !strings.Contains(text.String(), want) {
+		if err := errors.Join(l.Decide(t.Context(), c), s.source.WriteText(&text)); err != nil || !strings.Contains(text.String(), want) {
 			t.Errorf("with %q the statistics are\n%s(%v), want %s", value, &text, err, want)
 		}
 	}
 }
 
-// All sinks at once are as good as one, and what comes last, while the server drains, is sent all the same.
+// All sinks work at the same time, and the requests of the drain are sent too.
 func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,9 +110,9 @@ func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.run()
-	s.observe(rls.Answered{Took: 2 * time.Millisecond})
-	s.observe(rls.Answered{Took: 3 * time.Millisecond, JSON: true}) // is no call
-	s.checked(4 * time.Millisecond)
+	s.observe(rls.AnsweredRequest{Took: 2 * time.Millisecond})
+	s.observe(rls.AnsweredRequest{Took: 3 * time.Millisecond, JSON: true}) // is no call
+	s.countHealthCheck(4 * time.Millisecond)
 	where := "http://" + s.port.Address()
 	for path, want := range map[string]string{
 		"/prom":         "\nratelimit_service_total_requests{grpc_method=\"ShouldRateLimit\"} 1\n",
@@ -123,7 +123,7 @@ func TestStatisticsAreSentDuringTheDrain(t *testing.T) {
 			t.Errorf("%s answers %v\n%s; want %s", path, err, got, want)
 		}
 	}
-	s.observe(rls.Answered{Took: time.Millisecond})
+	s.observe(rls.AnsweredRequest{Took: time.Millisecond})
 	if n := metrics.Requests()[limit.OK]; n != 3 {
 		t.Errorf("weir's own metrics have %d requests, want all 3", n)
 	}

@@ -18,7 +18,7 @@ import (
 // counterStore is the store of the counters. Requests use the embedded Store.
 type counterStore struct {
 	backend.Store
-	replicas func() int                       // how many share the counters, at least 1
+	replicas func() int                       // number of replicas that share the counters, at least 1
 	shared   backend.Shared                   // the store behind the guard; nil in memory
 	guard    *guard.Guard                     // nil in memory
 	kind     string                           // Redis or memcached
@@ -30,17 +30,17 @@ type counterStore struct {
 func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*counterStore, error) {
 	switch set.BackendType {
 	case "redis":
-		return openRedis(set, metrics, t.traces.Exchanges("redis"), log)
+		return openRedis(set, metrics, t.traces.ExchangeTracer("redis"), log)
 	case "memcache":
-		return openMemcached(set, metrics, t.traces.Exchanges("memcached"), log)
+		return openMemcached(set, metrics, t.traces.ExchangeTracer("memcached"), log)
 	}
 	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
-	metrics.Gauge("weir_memory_keys", "Keys that are counted in memory.", nil,
+	metrics.RegisterGauge("weir_memory_keys", "Keys that are counted in memory.", nil,
 		func() float64 { return float64(store.Stats().Keys) })
-	const evicted = "Keys thrown out of memory to make room, by whether they had room left (their count is lost) or were over their limit (only if 512 others are)."
-	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
+	const evicted = "Keys evicted from memory to make room, by state: open keys had hits left (their count is lost); keys over their limit are evicted only if 512 others are over."
+	metrics.RegisterCounter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "open"},
 		func() float64 { return float64(store.Stats().EvictedOpen) })
-	metrics.Counter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
+	metrics.RegisterCounter("weir_memory_evicted_keys_total", evicted, map[string]string{"state": "over"},
 		func() float64 { return float64(store.Stats().EvictedOver) })
 	return &counterStore{Store: store, replicas: func() int { return 1 }}, nil
 }
@@ -48,10 +48,10 @@ func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *
 // maxLocalKeys bounds the keys that this process counts while the store is away: some 27 MB.
 const maxLocalKeys = 100_000
 
-// guarded puts a guard before a store that may be away.
-func guarded(store backend.Shared, kind string, pools map[string]*topology.Connections, set *config.Settings,
+// guardStore wraps a store that may be away in a guard, and registers the guard's metrics.
+func guardStore(store backend.Shared, kind string, pools map[string]*topology.Connections, set *config.Settings,
 	metrics *stats.Metrics, log *slog.Logger) *counterStore {
-	replicas := func() int { // counted by presence; until all replicas had time to announce theirs, at least the configured number
+	replicas := func() int { // by presence; at least the configured number until all replicas had time to announce theirs
 		alive, all := store.Replicas()
 		if all {
 			return alive
@@ -63,18 +63,18 @@ func guarded(store backend.Shared, kind string, pools map[string]*topology.Conne
 		Leases: set.CanLease(),
 		Local:  memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log}),
 	})
-	metrics.Counter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
+	metrics.RegisterCounter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
 		nil, func() float64 { return float64(g.Stats().DenyCacheHits) })
 	registerTotals(metrics, nil, g.Stats, leaseTotals)
-	metrics.Gauge("weir_replicas", "Processes of weir that share the counters, by which a limit is divided where each counts by itself.", nil,
+	metrics.RegisterGauge("weir_replicas", "Processes of weir that share the counters. The failure policy local divides limits by this number.", nil,
 		func() float64 { return float64(replicas()) })
 	return &counterStore{Store: g, replicas: replicas, shared: store, guard: g, kind: kind, pools: pools}
 }
 
-// leaseTotals count hits that Redis leases to this process.
+// leaseTotals are the counters of hits that Redis leases to this process.
 var leaseTotals = []total[guard.Stats]{
-	{"weir_leases_total", "Leases: blocks of hits of a busy key that Redis has granted.", func(s guard.Stats) uint64 { return s.Leases }},
-	{"weir_lease_hits_granted_total", "Hits in them.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
+	{"weir_leases_total", "Leases that Redis has granted. A lease is a number of hits of a busy key.", func(s guard.Stats) uint64 { return s.Leases }},
+	{"weir_lease_hits_granted_total", "Hits of leases that Redis has granted.", func(s guard.Stats) uint64 { return s.LeaseGranted }},
 	{"weir_lease_hits_used_total", "Hits of leases that were admitted without asking Redis.",
 		func(s guard.Stats) uint64 { return s.LeaseUsed }},
 	{"weir_lease_hits_returned_total", "Unused hits of leases that were given back.",
@@ -83,16 +83,16 @@ var leaseTotals = []total[guard.Stats]{
 		func(s guard.Stats) uint64 { return s.LeaseLapsed }},
 }
 
-// total is a counter in /metrics, read from some statistics.
+// total is a counter in /metrics whose value is read from a snapshot S of statistics.
 type total[S any] struct {
 	name, help string
 	value      func(S) uint64
 }
 
-// registerTotals registers counters that read the statistics at each scrape.
+// registerTotals registers counters. Each scrape calls statistics for each of them.
 func registerTotals[S any](metrics *stats.Metrics, labels map[string]string, statistics func() S, all []total[S]) {
 	for _, t := range all {
-		metrics.Counter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
+		metrics.RegisterCounter(t.name, t.help, labels, func() float64 { return float64(t.value(statistics())) })
 	}
 }
 
@@ -101,9 +101,9 @@ func registerServers(store backend.Health, name string, labels map[string]string
 	for i := range backend.ServerStates {
 		state, all := backend.ServerState(i), map[string]string{"state": backend.ServerState(i).String()}
 		maps.Copy(all, labels)
-		metrics.Gauge(name, helpOfServers, all, func() (n float64) {
-			for _, found := range store.Servers() {
-				if found == state {
+		metrics.RegisterGauge(name, serversHelp, all, func() (n float64) {
+			for _, s := range store.Servers() {
+				if s == state {
 					n++
 				}
 			}
@@ -112,11 +112,11 @@ func registerServers(store backend.Health, name string, labels map[string]string
 	}
 }
 
-const helpOfServers = "Servers that count, by what is known of them: up, away (they do not answer, or too " +
-	"late, or have not answered yet), or failing (they answer, and cannot count)."
+const serversHelp = "Servers of the counters by state: up, away (they do not answer, or too late, or have not answered yet) " +
+	"or failing (they answer that they cannot count)."
 
-// await waits until the servers have answered once. It returns an error if Redis has not in time.
-func (c *counterStore) await(ctx context.Context) error {
+// awaitReady waits until the servers have answered once. It returns an error if Redis does not answer in time.
+func (c *counterStore) awaitReady(ctx context.Context) error {
 	if c.shared == nil {
 		return nil
 	}

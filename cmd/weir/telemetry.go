@@ -31,7 +31,7 @@ type telemetry struct {
 	log      *slog.Logger
 }
 
-// openTelemetry opens the export of traces, if it is configured. JSON log lines then have the resource attributes of spans.
+// openTelemetry opens the export of traces, if it is configured. JSON log lines then get the resource attributes of spans.
 func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
 	t := &telemetry{set: set, log: log}
 	if !set.SendsTraces() && !set.SendsHits() {
@@ -50,36 +50,37 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 	}
 	var err error
 	t.traces, err = trace.New(context.Background(), trace.Config{GRPC: set.TracesByGRPC(), Ratio: set.SamplingRate,
-		Values: set.TracingValues, Method: rls.Method, Resource: t.resource, Exported: t.exports("traces", metrics)})
+		Values: set.TracingValues, Method: rls.Method, Resource: t.resource, OnExport: t.exportObserver("traces", metrics)})
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of traces: %w", err)
 	}
-	const dropped = "Spans that did not reach the collector: more waited than OTEL_BSP_MAX_QUEUE_SIZE, or it did not take them."
+	const dropped = "Spans that did not reach the collector, because more than OTEL_BSP_MAX_QUEUE_SIZE waited or an export failed."
 	for reason, n := range t.traces.Dropped() {
-		metrics.Counter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
+		metrics.RegisterCounter("weir_trace_spans_dropped_total", dropped, map[string]string{"reason": reason},
 			func() float64 { return float64(n.Load()) })
 	}
 	return t, nil
 }
 
-// openHits opens the export of hits, if it is configured. It returns the Drain for the history.
+// openHits opens the export of hits, if it is configured. It returns the function by which the history drains hits.
 func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (drain func(time.Time, func(history.ID, uint64)), err error) {
 	if !t.set.SendsHits() {
 		return recorder.Drain, nil
 	}
 	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.set.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
-		Buckets: stats.RequestBuckets(), Exported: t.exports("metrics", metrics), Now: time.Now})
+		Buckets: stats.RequestBuckets(), OnExport: t.exportObserver("metrics", metrics), Now: time.Now})
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of hits: %w", err)
 	}
 	return t.hits.Drain, nil
 }
 
-// exports returns a function that counts exports of a signal, and logs when they begin to fail and when they succeed again.
-func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
+// exportObserver returns a function to be called with the error of each export of a signal. It counts exports, and logs
+// when they begin to fail and when they succeed again.
+func (t *telemetry) exportObserver(signal string, metrics *stats.Metrics) func(error) {
 	var done, failed atomic.Uint64
 	for result, n := range map[string]*atomic.Uint64{"done": &done, "failed": &failed} {
-		metrics.Counter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by what was sent and whether it took all.",
+		metrics.RegisterCounter("weir_otlp_exports_total", "Exports to the OpenTelemetry collector, by signal and by whether it accepted all.",
 			map[string]string{"signal": signal, "result": result}, func() float64 { return float64(n.Load()) })
 	}
 	var failing atomic.Bool
@@ -98,8 +99,8 @@ func (t *telemetry) exports(signal string, metrics *stats.Metrics) func(error) {
 	}
 }
 
-// requests returns the tracer of requests, nil if traces are off.
-func (t *telemetry) requests() server.Tracer {
+// requestTracer returns the tracer of requests, nil if traces are off.
+func (t *telemetry) requestTracer() server.Tracer {
 	if t.traces == nil {
 		return nil
 	}
@@ -107,16 +108,16 @@ func (t *telemetry) requests() server.Tracer {
 }
 
 // observe is called for each answered request.
-func (t *telemetry) observe(a rls.Answered) {
+func (t *telemetry) observe(a rls.AnsweredRequest) {
 	if t.traces != nil {
-		t.traces.Answered(a.Context, a.Call, a.Result)
+		t.traces.RecordVerdict(a.Context, a.Call, a.Result)
 	}
 	if t.hits != nil {
 		t.hits.Observe(a.Context, a.Took)
 	}
 }
 
-// tracedHistory is a history store with spans of its batches, if there is a tracer.
+// tracedHistory is a history store that traces its batches, if there is a tracer.
 type tracedHistory struct {
 	history.Store
 	traces *trace.Tracer
@@ -127,13 +128,13 @@ func (h tracedHistory) Apply(ctx context.Context, p history.Partition, b history
 	if len(b.Increments) == 0 { // it only reads a position
 		return h.Store.Apply(ctx, p, b)
 	}
-	ended := h.traces.Span("history flush", "increments", len(b.Increments))
+	ended := h.traces.StartSpan("history flush", "increments", len(b.Increments))
 	result, err := h.Store.Apply(ctx, p, b)
 	ended(err)
 	return result, err
 }
 
-// close exports what is left, within the time that the last hits have to reach their history. kill ends it early.
+// close exports the remaining spans and hits within lastFlush. kill ends it early.
 func (t *telemetry) close(kill context.Context) {
 	ctx, cancel := context.WithTimeout(kill, lastFlush)
 	defer cancel()

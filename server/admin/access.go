@@ -50,7 +50,7 @@ type Access struct {
 	Log   *slog.Logger // gets a sample of the requests with a wrong token; may be nil
 
 	refused atomic.Uint64
-	logged  connlimit.Sampled
+	logged  connlimit.LogSampler
 }
 
 // Refused returns how many requests had a wrong token.

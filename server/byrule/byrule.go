@@ -21,7 +21,7 @@ type Name struct{ Domain, Path string }
 
 // Entry holds the value of a rule, or of unmatched descriptors.
 type Entry[T any] struct {
-	Value T // the first field, as requests need nothing else
+	Value T // first, because requests read no other field
 	Name
 
 	// Guarded by Registry.mu:
@@ -38,7 +38,8 @@ type Registry[T any] struct {
 	entries map[Name]*Entry[T]
 }
 
-// New makes a registry. prepare, if not nil, is called with each new entry and its rule, nil for no rule. It must not block.
+// New makes a registry. prepare, if not nil, initializes each new entry; rule is nil for unmatched descriptors. It must
+// not block.
 func New[T any](prepare func(e *Entry[T], rule *descriptors.Rule)) *Registry[T] {
 	return &Registry[T]{prepare: prepare, entries: make(map[Name]*Entry[T])}
 }

@@ -20,8 +20,8 @@ descriptors:
   - {key: tenant, rate_limit: {requests_per_unit: 10, unit: minute}}
 `
 
-// moved has a rule in front, so that all others have other numbers than in shop, and no tenants.
-const moved = `
+// reordered has a new first rule, so that the index of each rule differs from that in shop, and no tenants.
+const reordered = `
 domain: shop
 descriptors:
   - {key: path, rate_limit: {requests_per_unit: 10, unit: minute}}
@@ -32,7 +32,7 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 type registry = byrule.Registry[atomic.Int64]
 
-// world is a configuration in force.
+// world has a registry and the configuration in force.
 type world struct {
 	*registry
 	config *descriptors.Config
@@ -50,15 +50,15 @@ func (w *world) apply(t testing.TB, text string) {
 	w.table = w.Table(w.config)
 }
 
-// use adds one to what a descriptor of the domain shop, of one entry, leads to.
+// use adds one to the value of the rule that matches key=x in the domain shop.
 func (w *world) use(key string) *atomic.Int64 {
 	e := w.table.At(w.config.Place("shop", w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule))
 	e.Add(1)
 	return e
 }
 
-// kept are the entries that there are, and what is in them.
-func (w *world) kept() string {
+// entries returns all entries with their values, as text.
+func (w *world) entries() string {
 	var all []string
 	for _, e := range w.All() {
 		all = append(all, fmt.Sprint(e.Domain, " ", e.Path, "=", e.Value.Load()))
@@ -69,7 +69,7 @@ func (w *world) kept() string {
 
 func (w *world) expect(t *testing.T, want, why string) {
 	t.Helper()
-	if got := w.kept(); got != want {
+	if got := w.entries(); got != want {
 		t.Errorf("kept is %q, want %q: %s", got, want, why)
 	}
 }
@@ -78,7 +78,7 @@ func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 	w := newWorld(t, shop)
 	w.use("user")
 	w.use("nothing")
-	w.apply(t, moved)
+	w.apply(t, reordered)
 	w.use("user")
 	w.expect(t, "__unknown__ __unmatched__=0, shop __unmatched__=1, shop path=0, shop tenant=0, shop user=2", "a rule goes on where it was")
 	for i := range 1000 {
@@ -98,9 +98,9 @@ func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 func TestRemovedRuleStaysForItsGrace(t *testing.T) {
 	const others = "__unknown__ __unmatched__=0, shop __unmatched__=0, shop path=0, "
 	w := newWorld(t, shop)
-	late := w.use("tenant") // held by a request in flight
+	late := w.use("tenant") // a request in flight uses it
 	w.use("user")
-	w.apply(t, moved)
+	w.apply(t, reordered)
 	w.Sweep(noon)
 	w.Sweep(noon.Add(byrule.Grace - time.Second))
 	late.Add(1)
@@ -122,7 +122,7 @@ func TestReturningRuleRestartsItsGrace(t *testing.T) {
 	w := newWorld(t, shop)
 	tenant := w.use("tenant")
 	for i := range 4 {
-		w.apply(t, moved)
+		w.apply(t, reordered)
 		w.Sweep(noon.Add(time.Duration(i) * byrule.Grace))
 		w.apply(t, shop)
 		w.Sweep(noon.Add(time.Duration(i)*byrule.Grace + time.Minute))

@@ -1,4 +1,4 @@
-// Package connlimit bounds what the clients of a port can take: connections, concurrent answers, and lines in the log.
+// Package connlimit limits what the clients of a port can use up: connections, concurrent answers, and lines in the log.
 package connlimit
 
 import (
@@ -15,12 +15,12 @@ type Reason string
 
 // The reasons.
 const (
-	Total  Reason = "max_connections"
-	Client Reason = "max_connections_per_client"
+	ReasonTotal  Reason = "max_connections"
+	ReasonClient Reason = "max_connections_per_client"
 )
 
-// Limits are the most open connections of a port, in all and from one client; 0 is no bound. A client is an
-// IPv4 address or the first 64 bits of an IPv6 address. Connections to a Unix socket have no client.
+// Limits are the most open connections of a port, in total and from one client; 0 means no limit. A client is an IPv4
+// address or the first 64 bits of an IPv6 address. Connections to a Unix socket have no client.
 type Limits struct{ Total, PerClient int }
 
 // Listener closes new connections beyond its limits and leaves open ones alone. It may be used concurrently.
@@ -31,21 +31,21 @@ type Listener struct {
 	log     *slog.Logger
 	refused map[Reason]*refusal
 
-	mu      sync.Mutex // protects what follows
+	mu      sync.Mutex // guards the fields below
 	open    int
 	clients map[netip.Prefix]int // open connections
 }
 
 // refusal counts and logs the connections that were refused for a reason.
 type refusal struct {
-	count  atomic.Uint64
-	logged Sampled
+	count   atomic.Uint64
+	sampler LogSampler
 }
 
-// New limits the connections that lis accepts.
+// New makes a listener that limits the connections of lis.
 func New(lis net.Listener, port string, limits Limits, log *slog.Logger) *Listener {
 	return &Listener{Listener: lis, Port: port, limits: limits, log: log, clients: make(map[netip.Prefix]int),
-		refused: map[Reason]*refusal{Total: new(refusal), Client: new(refusal)}}
+		refused: map[Reason]*refusal{ReasonTotal: new(refusal), ReasonClient: new(refusal)}}
 }
 
 // Open returns the number of open connections.
@@ -73,7 +73,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		_ = raw.Close() // nothing was written
 		refusal := l.refused[reason]
 		refusal.count.Add(1)
-		refusal.logged.Log(l.log, slog.LevelWarn, "connection refused", "port", l.Port, "client", raw.RemoteAddr().String(),
+		refusal.sampler.Log(l.log, slog.LevelWarn, "connection refused", "port", l.Port, "client", raw.RemoteAddr().String(),
 			"reason", string(reason), "max_connections", l.limits.Total, "max_connections_per_client", l.limits.PerClient)
 	}
 }
@@ -84,9 +84,9 @@ func (l *Listener) admit(client netip.Prefix) Reason {
 	defer l.mu.Unlock()
 	switch {
 	case l.limits.PerClient > 0 && client.IsValid() && l.clients[client] >= l.limits.PerClient:
-		return Client
+		return ReasonClient
 	case l.limits.Total > 0 && l.open >= l.limits.Total:
-		return Total
+		return ReasonTotal
 	}
 	l.open++
 	l.clients[client]++
@@ -102,7 +102,7 @@ func (l *Listener) release(client netip.Prefix) {
 	}
 }
 
-// clientOf returns the client of an address; the zero value if it has none.
+// clientOf returns the client of an address, or the zero value if it has none.
 func clientOf(a net.Addr) netip.Prefix {
 	tcp, isTCP := a.(*net.TCPAddr)
 	if !isTCP {
@@ -120,7 +120,7 @@ func clientOf(a net.Addr) netip.Prefix {
 type conn struct {
 	net.Conn
 	release func()
-	more    bool // the last read filled its buffer, so the client may have sent more; used by the reader alone
+	more    bool // the last read filled its buffer, so the client may have sent more; only Read uses it
 }
 
 // Read yields to other goroutines first if the client may have sent more. Otherwise a client that always sends more would

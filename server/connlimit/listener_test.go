@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// queue is a listener of connections that come from addresses.
+// queue is a listener whose connections come from given addresses.
 type queue chan net.Addr
 
 type end struct {
@@ -58,8 +58,8 @@ func TestConnectionsBeyondTheLimitsAreRefused(t *testing.T) {
 		}
 		open = append(open, conn)
 	}
-	if l.Open() != 5 || l.Refused(Client) != 2 || l.Refused(Total) != 1 {
-		t.Errorf("%d connections are open, %d refused by client and %d in all; want 5, 2 and 1", l.Open(), l.Refused(Client), l.Refused(Total))
+	if l.Open() != 5 || l.Refused(ReasonClient) != 2 || l.Refused(ReasonTotal) != 1 {
+		t.Errorf("%d connections are open, %d refused by client and %d in all; want 5, 2 and 1", l.Open(), l.Refused(ReasonClient), l.Refused(ReasonTotal))
 	}
 	for _, want := range []string{"reason=max_connections_per_client", "client=10.0.0.1:1", "client=10.0.0.2:1"} {
 		if !strings.Contains(log.String(), want) {
@@ -115,7 +115,7 @@ func TestOpenConnectionsAreServedBesideRefusedOnes(t *testing.T) {
 func TestSampledLogsOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		var s Sampled
+		var s LogSampler
 		for range 3 {
 			s.Log(slog.New(slog.NewTextHandler(&log, nil)), slog.LevelWarn, "again")
 			time.Sleep(sampleInterval * 2 / 3)

@@ -24,7 +24,7 @@ descriptors:
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// world is a configuration in force.
+// world has a recorder and the configuration in force.
 type world struct {
 	recorder *Recorder
 	config   *descriptors.Config
@@ -42,7 +42,7 @@ func (w *world) apply(t testing.TB, text string) {
 	w.table = w.recorder.Table(w.config)
 }
 
-// deny notes a denial of so many hits, of a descriptor of the domain shop.
+// deny records a denial of hits of a descriptor of the domain shop.
 func (w *world) deny(at time.Time, hits uint64, shadow bool, d descriptors.Descriptor) {
 	rule := w.config.Match("shop", d).Rule
 	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Algorithm: descriptors.SlidingLog, Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}

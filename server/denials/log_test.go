@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// logged runs a log in a bubble with a clock of its own while do denies, and returns its lines.
-func logged(t *testing.T, w *world, l Log, do func()) []string {
+// runLog runs a Log while do records denials, and returns its lines without their times. The test is in a synctest bubble.
+func runLog(t *testing.T, w *world, l Log, do func()) []string {
 	t.Helper()
 	var to bytes.Buffer
 	l.Recorder, l.To = w.recorder, slog.New(slog.NewTextHandler(&to, nil))
@@ -35,7 +35,7 @@ func logged(t *testing.T, w *world, l Log, do func()) []string {
 func TestRuleLogsItsDenialsEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
-		lines := logged(t, w, Log{Interval: time.Minute}, func() {
+		lines := runLog(t, w, Log{Interval: time.Minute}, func() {
 			time.Sleep(time.Second / 2)
 			for range 125 { // seconds
 				w.deny(time.Now(), 2, false, entry("user", "ann\nlevel=ERROR"))
@@ -54,7 +54,7 @@ func TestRuleLogsItsDenialsEachInterval(t *testing.T) {
 func TestLogHasValuesOnlyOnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
-		lines := logged(t, w, Log{Interval: time.Minute, Values: true}, func() {
+		lines := runLog(t, w, Log{Interval: time.Minute, Values: true}, func() {
 			w.deny(time.Now(), 2, true, entry("user", "ann\nlevel=ERROR \x1b[2J"))
 			time.Sleep(2 * time.Minute)
 		})
@@ -75,7 +75,7 @@ func TestManyRulesLogTenLinesPerInterval(t *testing.T) {
 			fmt.Fprintf(&text, "- {key: user, value: u%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
 		}
 		w := newWorld(t, text.String())
-		lines := logged(t, w, Log{Interval: time.Minute}, func() {
+		lines := runLog(t, w, Log{Interval: time.Minute}, func() {
 			for range rounds {
 				for i := range rules {
 					w.deny(time.Now(), 1, false, entry("user", fmt.Sprint("u", i)))
@@ -100,7 +100,7 @@ func TestManyRulesLogTenLinesPerInterval(t *testing.T) {
 func TestZeroIntervalLogsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, shop)
-		lines := logged(t, w, Log{}, func() {
+		lines := runLog(t, w, Log{}, func() {
 			w.deny(time.Now(), 1, false, entry("tenant", "a"))
 			w.apply(t, "domain: shop")
 			time.Sleep(byrule.Grace + 3*time.Minute)

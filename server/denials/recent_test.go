@@ -14,31 +14,31 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// noted is what the naive oracle knows of a denial: it keeps each.
-type noted struct {
-	at     time.Time
-	path   string
-	shadow bool
-	limit  uint64
-	of     descriptors.Descriptor
-	line   string // of an answer, that the denial belongs to
+// recordedDenial is a denial in the naive list of all denials.
+type recordedDenial struct {
+	at         time.Time
+	path       string
+	shadow     bool
+	limit      uint64
+	descriptor descriptors.Descriptor
+	line       string // the line of an answer that has the denial
 }
 
 func lineOf(at time.Time, path string, shadow bool, limit uint64, descriptor string) string {
 	return fmt.Sprint(at.Unix()/60, " ", path, shadow, limit, " ", descriptor)
 }
 
-func (n *noted) means(q *Filter) bool {
+func (n *recordedDenial) matches(q *Filter) bool {
 	for _, e := range q.Descriptor {
-		if !slices.Contains(n.of, e) {
+		if !slices.Contains(n.descriptor, e) {
 			return false
 		}
 	}
 	return (q.Path == "" || q.Path == n.path)
 }
 
-// someDescriptor is one of few, so that denials of the same come again, and some are longer than what is kept of them.
-func someDescriptor(random *rand.Rand, users int) descriptors.Descriptor {
+// randomDescriptor returns one of few descriptors, so that they repeat. Some are longer than MaxDescriptor.
+func randomDescriptor(random *rand.Rand, users int) descriptors.Descriptor {
 	d := entry("user", fmt.Sprint("u", random.IntN(users)))
 	switch random.IntN(6) {
 	case 0:
@@ -51,8 +51,8 @@ func someDescriptor(random *rand.Rand, users int) descriptors.Descriptor {
 	return d
 }
 
-// Whatever is denied in whatever order, an answer has every denial that the oracle knows, once, in the line of its minute,
-// unless it was before the time that the answer names.
+// For random denials in random order, an answer has each denial of the naive list once, in the line of its minute, unless
+// it was before the answer's since.
 func TestRecentDenialsMatchANaiveList(t *testing.T) {
 	overflowed, histories, longest := 0, uint64(6), 30_000
 	if testing.Short() {
@@ -61,25 +61,25 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 	for seed := range histories {
 		random := rand.New(rand.NewPCG(seed, 24))
 		w := newWorld(t, shop)
-		var all []noted
+		var all []recordedDenial
 		users, at := 1+random.IntN(1+2000*int(seed%3)), noon
 		for range 1 + random.IntN(longest) {
 			at = at.Add(time.Duration(random.Int64N(int64(40 * time.Millisecond))))
-			n := noted{at: at.Add(-time.Duration(random.Int64N(int64(3 * time.Second)))), shadow: random.IntN(9) == 0,
-				limit: 1 + random.Uint64N(2), of: someDescriptor(random, users)}
-			if rule := w.config.Match("shop", n.of).Rule; rule != nil {
+			n := recordedDenial{at: at.Add(-time.Duration(random.Int64N(int64(3 * time.Second)))), shadow: random.IntN(9) == 0,
+				limit: 1 + random.Uint64N(2), descriptor: randomDescriptor(random, users)}
+			if rule := w.config.Match("shop", n.descriptor).Rule; rule != nil {
 				n.path = rule.Path
 			} else {
 				n.path = descriptors.UnmatchedPath
 			}
-			n.line = lineOf(n.at, n.path, n.shadow, n.limit, string(n.of.AppendShort(nil, MaxDescriptor)))
-			w.deny(n.at, n.limit, n.shadow, n.of)
+			n.line = lineOf(n.at, n.path, n.shadow, n.limit, string(n.descriptor.AppendShort(nil, MaxDescriptor)))
+			w.deny(n.at, n.limit, n.shadow, n.descriptor)
 			all = append(all, n)
 		}
 		for range 8 {
 			q := Filter{Values: true}
 			if random.IntN(4) > 0 {
-				q.Descriptor = someDescriptor(random, users)
+				q.Descriptor = randomDescriptor(random, users)
 			}
 			if random.IntN(4) == 0 {
 				q.Path = "tenant"
@@ -90,12 +90,12 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 			}
 			compare(t, seed, w, all, q)
 		}
-		if !w.recorder.recent.since.IsZero() {
+		if !w.recorder.recent.completeSince.IsZero() {
 			overflowed++
 		}
 	}
 	if overflowed == 0 || overflowed == int(histories) {
-		t.Errorf("%d histories are longer than what is kept; want some that are, and some that are not", overflowed)
+		t.Errorf("%d histories overflow the ring; want some that do, and some that do not", overflowed)
 	}
 }
 
@@ -103,10 +103,10 @@ func TestRecentDenialsMatchANaiveList(t *testing.T) {
 type line struct {
 	requests uint64
 	first    time.Time
-	evicted  bool // a denial of it is older than what is surely kept
+	evicted  bool // the answer may miss a denial of the line, because it is older than since
 }
 
-func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
+func compare(t *testing.T, seed uint64, w *world, all []recordedDenial, q Filter) {
 	t.Helper()
 	kept, more, since := w.recorder.Recent(q, slots)
 	got, want := make(map[string]line), make(map[string]line)
@@ -122,7 +122,7 @@ func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 	}
 	for i := range all {
 		n := &all[i]
-		if !n.means(&q) || !q.To.IsZero() && (n.at.Before(q.From) || !n.at.Before(q.To)) {
+		if !n.matches(&q) || !q.To.IsZero() && (n.at.Before(q.From) || !n.at.Before(q.To)) {
 			continue
 		}
 		l := want[n.line]
@@ -144,9 +144,9 @@ func compare(t *testing.T, seed uint64, w *world, all []noted, q Filter) {
 	}
 }
 
-// The oracle counts by itself. What is not in the answer was before the time that it names, while eight goroutines write and
-// one reads. Whatever order denials are noted in, as a request may wait for its store while others come and go, a rule
-// keeps one that is less than a millisecond older than the newest.
+// Eight goroutines record denials, and one reads. Denials that are missing in the answer were before its since. Denials
+// come out of order, because requests wait for their stores; still a rule's last denial is less than a millisecond older
+// than the newest.
 func TestConcurrentDenialsAreListedExactlyOnce(t *testing.T) {
 	w := newWorld(t, shop)
 	const goroutines, each = 8, 8000
@@ -164,7 +164,7 @@ func TestConcurrentDenialsAreListedExactlyOnce(t *testing.T) {
 				newest[g] = max(newest[g], at.UnixNano())
 				w.deny(at, 1, false, entry("user", fmt.Sprint("u", user)))
 				want[minute][user].Add(1)
-				if g == 0 && i < each/2 { // others, which push out what is older
+				if g == 0 && i < each/2 { // other denials, which evict older ones
 					w.deny(begin.Add(time.Duration(minute)*time.Minute), 1, false, entry("tenant", fmt.Sprint(i)))
 				}
 			}
@@ -189,7 +189,7 @@ func TestConcurrentDenialsAreListedExactlyOnce(t *testing.T) {
 		t.Errorf("the rule counts %d requests, want each of %d once", all.Requests, goroutines*each)
 	}
 	if old := time.Duration(slices.Max(newest[:]) - all.Last.At.UnixNano()); old < 0 || old >= maxLag {
-		t.Errorf("the denial that is kept is %v older than the newest; want less than %v", old, maxLag)
+		t.Errorf("the rule's last denial is %v older than the newest; want less than %v", old, maxLag)
 	}
 	_, _, since := w.recorder.Recent(Filter{}, 0)
 	for minute := range want {
@@ -239,7 +239,7 @@ func TestRecentDenialsAreBounded(t *testing.T) {
 	}
 }
 
-// A hot key takes one slot a minute, and so do hundreds beside it: what was denied before stays.
+// A hot key takes one slot a minute, and so do hundreds of others: they evict no older denials.
 func TestHotKeysEvictNoOtherDenials(t *testing.T) {
 	w := newWorld(t, shop)
 	w.deny(noon, 1, false, entry("user", "ann"))
@@ -270,7 +270,7 @@ func TestDenialIsFoundByAnyEntry(t *testing.T) {
 	}
 }
 
-// Without values lines of one minute and limit would look alike.
+// Without values, lines of one minute and limit would be equal, so they are merged.
 func TestLinesWithoutValuesCoverAllDescriptors(t *testing.T) {
 	w := newWorld(t, shop)
 	for i := range 9 {

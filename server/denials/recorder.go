@@ -19,8 +19,8 @@ type Recorder struct {
 	recent recent
 }
 
-// ruleDenials are a rule's tallies: of denials, and of those that shadow mode let through.
-type ruleDenials [2]ruleTally
+// ruleDenials has a rule's tallies: of denials, and of requests that only shadow mode let through.
+type ruleDenials struct{ denied, shadow ruleTally }
 
 // ruleTally is the tally of a rule, with or without shadow mode.
 type ruleTally struct {
@@ -28,7 +28,7 @@ type ruleTally struct {
 	rule   byrule.Name
 	shadow bool
 	weir   string // the weir that denied, for restored denials
-	logged uint64 // requests that are logged; used by Log alone
+	logged uint64 // number of requests already logged; only Log uses it
 }
 
 // tally counts denials, and keeps the last.
@@ -44,18 +44,18 @@ type lastDenial struct {
 }
 
 // maxLag is how much newer than the stored last denial the true one may be: a rule that denies thousands of requests a
-// second always counts, but stores a denial only once in a while.
+// second counts each, but stores only one in a millisecond.
 const maxLag = time.Millisecond
 
 // New makes a recorder.
 func New() *Recorder {
 	rules := byrule.New(func(e *byrule.Entry[ruleDenials], _ *descriptors.Rule) {
-		e.Value[0].rule, e.Value[1].rule, e.Value[1].shadow = e.Name, e.Name, true
+		e.Value.denied.rule, e.Value.shadow.rule, e.Value.shadow.shadow = e.Name, e.Name, true
 	})
 	return &Recorder{rules: rules, recent: recent{seed: maphash.MakeSeed(), byHash: make(map[uint64]*group)}}
 }
 
-// Table keeps the denials of one configuration in the Recorder. Its methods may be called by any number of goroutines.
+// Table records the denials by the rules of one configuration. Its methods may be called by any number of goroutines.
 type Table struct {
 	recorder *Recorder
 	rules    *byrule.Table[ruleDenials]
@@ -71,12 +71,12 @@ func (t *Table) Record(place int, shadow bool, d *Denial, descriptor descriptors
 	if place == 0 {
 		return // an unknown domain, which has no limits
 	}
-	of := &t.rules.At(place)[0]
+	tally := &t.rules.At(place).denied
 	if shadow {
-		of = &t.rules.At(place)[1]
+		tally = &t.rules.At(place).shadow
 	}
-	of.add(d, descriptor)
-	t.recorder.recent.add(of, d, descriptor)
+	tally.add(d, descriptor)
+	t.recorder.recent.add(tally, d, descriptor)
 }
 
 func (t *tally) add(d *Denial, descriptor descriptors.Descriptor) {
@@ -97,7 +97,7 @@ func (t *tally) add(d *Denial, descriptor descriptors.Descriptor) {
 // tallies returns the tallies of all rules.
 func (r *Recorder) tallies() (all []*ruleTally) {
 	for _, e := range r.rules.All() {
-		all = append(all, &e.Value[0], &e.Value[1])
+		all = append(all, &e.Value.denied, &e.Value.shadow)
 	}
 	return all
 }
@@ -108,7 +108,7 @@ type Filter struct {
 	Path   string // stored or readable form; "" for all
 	Values bool   // return descriptors
 
-	// For Recent alone: descriptors with all these entries, denied from From until before To. Zero values mean all.
+	// Only Recent uses these: descriptors with all these entries, denied from From until before To. Zero values mean all.
 	Descriptor descriptors.Descriptor
 	From, To   time.Time
 }
@@ -134,14 +134,14 @@ func (r *Recorder) List(f Filter) []Summary {
 	return all
 }
 
-// summary sums up one of the rule's tallies, and returns false before its first denial.
-func (t *ruleTally) summary(of *tally, values bool) (s Summary, ok bool) {
-	requests, last := of.requests.Load(), of.last.Load()
+// summary returns counts as a summary of the rule's denials. ok is false before the first denial.
+func (t *ruleTally) summary(counts *tally, values bool) (s Summary, ok bool) {
+	requests, last := counts.requests.Load(), counts.last.Load()
 	if requests == 0 || last == nil {
 		return Summary{}, false
 	}
 	s = Summary{Domain: t.rule.Domain, Path: t.rule.Path, Shadow: t.shadow, Last: last.Denial, Requests: requests,
-		Hits: of.hits.Load()}
+		Hits: counts.hits.Load()}
 	if values {
 		s.Descriptor = last.descriptor
 	}

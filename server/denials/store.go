@@ -8,13 +8,14 @@ import (
 	"github.com/weirproxy/weir/server/byrule"
 )
 
-// Store calls put with the recent denials of minutes that ended before a moment, oldest first, as Recent returns them
-// with values. Denials whose put failed come again. It is for one goroutine at a time.
+// Store calls put with the recent denials of the minutes that ended before a moment, oldest first, as Recent returns
+// them with values. If put fails, the next call of Store has the same denials again. Only one goroutine at a time may
+// call it.
 func (r *Recorder) Store(before time.Time, put func([]Summary) error) error {
 	var groups []*group
 	var all []Summary
-	kept, _ := r.recent.snapshot()
-	for _, g := range kept {
+	recent, _ := r.recent.snapshot()
+	for _, g := range recent {
 		if !g.stored && (g.minute+1)*60 <= before.Unix() {
 			s := g.summary(true)
 			s.Weir = r.Weir
@@ -38,15 +39,15 @@ func (r *Recorder) Restore(all []Summary) {
 	tallies, groups := make(map[origin]*ruleTally), make([]*group, 0, len(all))
 	for i := range all {
 		s := &all[i]
-		from := origin{s.Weir, byrule.Name{Domain: s.Domain, Path: s.Path}, s.Shadow}
-		if tallies[from] == nil {
-			tallies[from] = &ruleTally{rule: from.rule, shadow: from.shadow, weir: from.weir}
+		key := origin{s.Weir, byrule.Name{Domain: s.Domain, Path: s.Path}, s.Shadow}
+		if tallies[key] == nil {
+			tallies[key] = &ruleTally{rule: key.rule, shadow: key.shadow, weir: key.weir}
 		}
-		g := &group{of: tallies[from], minute: s.First.Unix() / 60, stored: true}
+		g := &group{rule: tallies[key], minute: s.First.Unix() / 60, stored: true}
 		if d, err := descriptors.ParseDescriptor(s.Descriptor); err == nil {
 			g.entries = r.recent.hashes(nil, d)
 		}
-		g.hash = r.recent.groupHash(g.of, &s.Last, g.minute, g.entries)
+		g.hash = r.recent.groupHash(g.rule, &s.Last, g.minute, g.entries)
 		g.first.Store(s.First.UnixNano())
 		g.requests.Store(s.Requests)
 		g.hits.Store(s.Hits)
@@ -59,15 +60,15 @@ func (r *Recorder) Restore(all []Summary) {
 	r.recent.ring, r.recent.next = [slots]*group{}, 0
 	clear(r.recent.byHash)
 	for _, g := range groups {
-		r.recent.keep(g)
+		r.recent.insert(g)
 	}
 }
 
-// snapshot returns the groups, ordered by their first denial, and since when all are kept.
+// snapshot returns the groups, ordered by their first denial, and completeSince.
 func (r *recent) snapshot() (all []*group, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ordered(), r.since
+	return r.ordered(), r.completeSince
 }
 
 // ordered is snapshot for callers that hold the lock.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Stored by one process and restored by the next, denials are found as before, behind what the next has denied itself.
+// Denials that one process stores and the next restores are found as before, after the next one's own denials.
 func TestStoredDenialsAreRestoredAsTheyWere(t *testing.T) {
 	before := newWorld(t, shop)
 	before.recorder.Weir = "pod:1"
@@ -69,7 +69,7 @@ func TestStoredDenialsAreRestoredAsTheyWere(t *testing.T) {
 	}
 }
 
-// However much was stored, the newest are those of this process.
+// Restored denials do not evict this process's own, however many they are.
 func TestRestoredDenialsMakeRoomForOwn(t *testing.T) {
 	w := newWorld(t, shop)
 	for i := range 100 {

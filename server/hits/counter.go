@@ -11,18 +11,17 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
-// MaxHits is the most that one check adds; the rest is not counted. It is a tebibyte, for rules that count bytes. 16
-// million such checks fit between two drains before a difference could overflow, and stores bound a series' lifetime
-// themselves.
+// MaxHits is the most that one check adds; the rest is not counted. It is a tebibyte, for rules that count bytes. A
+// total overflows only after 16 million such checks between two drains; stores bound the totals of a series themselves.
 const MaxHits = 1 << 40
 
 // Counter counts the hits of a rule by outcome. Its methods may be called by any number of goroutines. They block only
-// for others that count in the same shard of keys or the same rule's values, less than a microsecond on average, and
+// while others count in the same shard of keys or values of the same rule, less than a microsecond on average, and
 // allocate only for new keys and values.
 //
 // Each hit is within the limit, over it and refused, over it and let through, or degraded. Hits near the limit are a
-// part of those within; the whole is added before its part, and read after it, so that no reader sees a part larger
-// than its whole.
+// part of those within. Writers add to Within before Near, and readers read Near before Within, so that no reader sees
+// more near hits than hits within.
 type Counter struct {
 	withoutValue counters // hits without a value, see descriptors.Rule.Values
 	values       values   // hits with a value
@@ -31,13 +30,13 @@ type Counter struct {
 	ratelimit    *rulestats.Rule // nil unless the recorder has Ratelimit
 }
 
-// counts are hits by outcome.
+// counts is a number of hits for each outcome.
 type counts [history.Outcomes]uint64
 
-// counters count hits by outcome.
+// counters are atomic counters of hits by outcome.
 type counters struct {
 	totals  [history.Outcomes]atomic.Uint64
-	drained counts // what Drain has returned of totals; guarded by Recorder.draining
+	drained counts // the totals at the last Drain; guarded by Recorder.draining
 }
 
 // sum returns all hits.
@@ -56,16 +55,16 @@ func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descript
 	c.count(rule, d, &counts{history.Within: min(hits, MaxHits)})
 }
 
-// Modes say how the hits of a check are counted.
+// Modes are the settings by which the hits of a decided check are counted.
 type Modes struct {
 	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
-	Passes    bool    // hits over the limit are let through for another reason
+	Passes    bool    // hits over the limit are let through for another reason, such as a quota with room
 }
 
 // Event is a check that counts or refunds, and its decision.
 type Event struct {
-	Rule       *descriptors.Rule // that matches the descriptor, nil if none does
+	Rule       *descriptors.Rule // matches the descriptor; nil if none does
 	Descriptor descriptors.Descriptor
 	Override   bool // the limit comes with the request
 	Key        Key  // hash of the check's key
@@ -75,7 +74,7 @@ type Event struct {
 }
 
 // Record counts the hits of a check. Refunds are counted only for envoyproxy/ratelimit's statistics.
-func (c *Counter) Record(e *Event, m Modes) {
+func (c *Counter) Record(e *Event, modes Modes) {
 	check, d, ratelimit := e.Check, e.Decision, c.ratelimit.Counters(e.Rule, e.Descriptor, e.Override)
 	if check.Op == backend.Refund {
 		ratelimit.Add(rulestats.TotalNegativeHits, check.Hits)
@@ -88,14 +87,14 @@ func (c *Counter) Record(e *Event, m Modes) {
 		c.record(e, &n)
 		return
 	}
-	fit, near := split(check, d, m.NearRatio)
+	fit, near := split(check, d, modes.NearRatio)
 	beyond := history.Over
-	if m.Shadow || m.Passes {
+	if modes.Shadow || modes.Passes {
 		beyond = history.Shadow
 	}
 	n[history.Within], n[history.Near], n[beyond] = min(fit, MaxHits), min(near, MaxHits), min(check.Hits-fit, MaxHits)
 	c.record(e, &n)
-	ratelimit.Count(check, d, fit, near, m.Shadow)
+	ratelimit.Count(check, d, fit, near, modes.Shadow)
 }
 
 // record counts hits for the rule, and for the key in the ranking.
@@ -114,15 +113,15 @@ func (c *Counter) count(rule *descriptors.Rule, d descriptors.Descriptor, n *cou
 }
 
 func (c *counters) add(n *counts) {
-	for o, hits := range n { // near, the part, comes last
+	for o, hits := range n { // Near comes last, after Within
 		if hits > 0 {
 			c.totals[o].Add(hits)
 		}
 	}
 }
 
-// split returns how many hits of a check fit, and how many of these are above a share of the limit. A charge that is
-// made whatever the decision may straddle the limit: the hits that found room fit.
+// split returns how many hits of a check fit, and how many of those are above a share of the limit. A check that charges
+// even if it is denied may straddle the limit: then only the hits that had room fit.
 func split(check *backend.Check, d *backend.Decision, share float32) (fit, near uint64) {
 	limit := &check.Limits[d.Strictest]
 	requests := limit.Capacity()
@@ -137,7 +136,7 @@ func split(check *backend.Check, d *backend.Decision, share float32) (fit, near 
 	return fit, min(fit, after-min(after, least))
 }
 
-// drain returns what has been counted since the last drain.
+// drain returns the hits since the last drain.
 func (c *counters) drain() (n counts) {
 	for o := history.Outcomes - 1; o >= 0; o-- {
 		total := c.totals[o].Load()
@@ -158,8 +157,8 @@ func (n *counts) each(id history.ID, emit func(history.ID, uint64)) {
 
 // addTo adds the counts to a rule's totals.
 func (c *counters) addTo(t *Totals) {
-	of := t.byOutcome()
+	totals := t.byOutcome()
 	for o := history.Outcomes - 1; o >= 0; o-- {
-		*of[o] += c.totals[o].Load()
+		*totals[o] += c.totals[o].Load()
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/rulestats"
 )
 
-// The figures of the first rows are those of envoyproxy/ratelimit's own tests: the counters of either program are to draw
-// one curve. TotalHits are all hits in every row.
+// The first rows have the numbers of envoyproxy/ratelimit's own tests: after a switch of programs, counters must continue
+// the same curves. TotalHits has all hits in every row.
 func TestTotalsCountHitsLikeRatelimit(t *testing.T) {
 	const always = descriptors.ChargeAlways
 	rules := fixture.Config(t, "domain: shop\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n")
@@ -18,7 +18,7 @@ func TestTotalsCountHitsLikeRatelimit(t *testing.T) {
 	for _, tc := range []struct {
 		limit, before, hits uint64
 		charge              descriptors.Charge
-		decision            backend.Decision // Allowed is what the limit says, Before before
+		decision            backend.Decision // Allowed by the limit, after Before hits
 		shadow              bool
 		want                [rulestats.Statistics]uint64
 	}{
@@ -40,7 +40,7 @@ func TestTotalsCountHitsLikeRatelimit(t *testing.T) {
 		tc.decision.Before, tc.decision.Allowed = tc.before, tc.before+tc.hits <= tc.limit
 		r := New(0)
 		r.Ratelimit = rulestats.New(false)
-		c := at(r.Table(rules), rules, "shop", "user", "ann")
+		c := counterAt(r.Table(rules), rules, "shop", "user", "ann")
 		c.Record(check, &tc.decision, Modes{NearRatio: 0.8, Shadow: tc.shadow})
 		tc.want[rulestats.TotalHits] = tc.hits
 		if got := r.Ratelimit.Totals()["shop.user"]; got != tc.want {

@@ -1,6 +1,6 @@
 // Package hits counts each rule's hits by outcome, and ranks the keys with the most hits. The request path pays an
 // atomic add for the counts, and a sketch update for the ranking; /metrics reads the totals, and the exporter of the
-// history drains what was added since its last drain.
+// history drains the hits since its last drain.
 //
 // Looks and refunds are no hits. Only envoyproxy/ratelimit's statistics count refunds.
 package hits
@@ -32,11 +32,11 @@ type Recorder struct {
 }
 
 // New makes a recorder. For each outcome of a rule with values, Drain reports the maxValues values with the most hits
-// separately, and the rest as history.OtherValue; with 0 it reports none separately. It is meant to be some hundreds
+// separately, and the rest as history.OtherValue; with 0 it reports none separately. maxValues should be some hundreds
 // at most: 100 take some 20 KB in such a rule.
 func New(maxValues int) *Recorder {
 	r := &Recorder{maxValues: maxValues, seed: maphash.MakeSeed(),
-		quota: seriesQuota{places: maxValues, known: make(map[history.ID]bool), count: make(map[history.ID]int)}}
+		quota: seriesQuota{perRule: maxValues, admitted: make(map[history.ID]bool), used: make(map[history.ID]int)}}
 	r.rules = byrule.New(func(e *byrule.Entry[Counter], rule *descriptors.Rule) {
 		c := &e.Value
 		c.rule, c.recorder = e.Name, r
@@ -45,8 +45,8 @@ func New(maxValues int) *Recorder {
 	return r
 }
 
-// SyncSeries tells the recorder all series of the history that are fine, see [history.Series]. Those of values use up
-// the quota of New. A value whose series is no longer fine, and that had no hit since the last call, loses its place.
+// SyncSeries tells the recorder all series of the history that are fine, see [history.Series]. Series of values use up
+// the quota of New. A value whose series is no longer fine, and that had no hit since the last call, frees its quota.
 func (r *Recorder) SyncSeries(fine []history.ID) {
 	r.draining.Lock()
 	defer r.draining.Unlock()
@@ -69,7 +69,7 @@ func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
 	return t.At(t.config.Place(domain, rule))
 }
 
-// CountsRefunds reports whether refunds are counted, as only envoyproxy/ratelimit does.
+// CountsRefunds reports whether refunds are counted: only envoyproxy/ratelimit's statistics do.
 func (r *Recorder) CountsRefunds() bool { return r.Ratelimit != nil }
 
 // CountUnknownDomain counts a descriptor of an unknown domain, as envoyproxy/ratelimit does.

@@ -23,39 +23,39 @@ descriptors:
   - {key: tenant, value_to_metric: true, rate_limit: {requests_per_unit: 10, unit: minute}}
 `
 
-// manyValues is how many values of a rule and outcome get series.
-const manyValues = 100
+// maxTestValues is the maxValues of the tests' recorders.
+const maxTestValues = 100
 
-// withReserved is manyValues and the places for heavy ones that come later.
-const withReserved = manyValues + manyValues/4
+// withReserved is maxTestValues and the reserve for heavy values.
+const withReserved = maxTestValues + maxTestValues/4
 
-// spot is where hits of a descriptor are counted.
-type spot struct {
+// ruleCounter is the counter of a descriptor, with its rule.
+type ruleCounter struct {
 	*Counter
 	rule *descriptors.Rule
 	d    descriptors.Descriptor
 }
 
-// at returns the spot of a descriptor of one entry.
-func at(table *Table, c *descriptors.Config, domain, key, value string) spot {
+// counterAt returns the counter of a descriptor with one entry.
+func counterAt(table *Table, c *descriptors.Config, domain, key, value string) ruleCounter {
 	d := descriptors.Descriptor{{Key: key, Value: value}}
 	rule := c.Match(domain, d).Rule
-	return spot{table.Counter(rule, domain), rule, d}
+	return ruleCounter{table.Counter(rule, domain), rule, d}
 }
 
-func (s spot) RecordUnlimited(hits uint64) { s.Counter.RecordUnlimited(s.rule, s.d, hits) }
+func (s ruleCounter) RecordUnlimited(hits uint64) { s.Counter.RecordUnlimited(s.rule, s.d, hits) }
 
-func (s spot) Record(check *backend.Check, d *backend.Decision, m Modes) {
+func (s ruleCounter) Record(check *backend.Check, d *backend.Decision, m Modes) {
 	key := s.recorder.Key(s.d.AppendShort(nil, maxDescriptor))
 	s.Counter.Record(&Event{Rule: s.rule, Descriptor: s.d, Key: key, At: noon, Check: check, Decision: d}, m)
 }
 
-// ten is a check of so many hits under a limit of ten, which charges what it admits.
-func ten(hits uint64) *backend.Check {
+// checkOf returns a check of hits under a limit of 10, which charges admitted hits.
+func checkOf(hits uint64) *backend.Check {
 	return &backend.Check{Limits: []descriptors.Limit{{Requests: 10}}, Hits: hits, Charge: descriptors.ChargeAdmitted}
 }
 
-// What becomes of it.
+// Decisions on it.
 var (
 	within   = &backend.Decision{Allowed: true}
 	nearTwo  = &backend.Decision{Allowed: true, Before: 5} // of five hits
@@ -66,13 +66,13 @@ var (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// drained returns what a drain hands out.
-func drained(t testing.TB, r *Recorder, now time.Time) map[history.ID]uint64 {
+// drainAll returns the hits of a drain by series.
+func drainAll(t testing.TB, r *Recorder, now time.Time) map[history.ID]uint64 {
 	t.Helper()
 	all := make(map[history.ID]uint64)
 	r.Drain(now, func(id history.ID, hits uint64) {
 		if all[id] > 0 || hits == 0 {
-			t.Errorf("%+v is handed out twice or empty; each series comes once, with what it has", id)
+			t.Errorf("Drain emits %+v twice or without hits; want each series once, with all its hits", id)
 		}
 		all[id] = hits
 	})
@@ -87,15 +87,15 @@ func expect(t *testing.T, got map[history.ID]uint64, want map[history.ID]uint64)
 }
 
 func TestDrainReturnsEachHitOnce(t *testing.T) {
-	r, c := New(manyValues), fixture.Config(t, shop)
+	r, c := New(maxTestValues), fixture.Config(t, shop)
 	table := r.Table(c)
-	at(table, c, "shop", "user", "ann").Record(ten(5), nearTwo, modes)
-	at(table, c, "shop", "user", "bob").Record(ten(3), over, modes)
-	at(table, c, "shop", "tenant", "a/b").Record(ten(4), over, Modes{Passes: true})
-	at(table, c, "shop", "nothing", "").RecordUnlimited(6)
-	at(table, c, "nowhere", "user", "ann").RecordUnlimited(7)
-	at(table, c, "elsewhere", "user", "ann").RecordUnlimited(1)
-	at(table, c, "shop", "user", "eve").Record(ten(8), degraded, modes)
+	counterAt(table, c, "shop", "user", "ann").Record(checkOf(5), nearTwo, modes)
+	counterAt(table, c, "shop", "user", "bob").Record(checkOf(3), over, modes)
+	counterAt(table, c, "shop", "tenant", "a/b").Record(checkOf(4), over, Modes{Passes: true})
+	counterAt(table, c, "shop", "nothing", "").RecordUnlimited(6)
+	counterAt(table, c, "nowhere", "user", "ann").RecordUnlimited(7)
+	counterAt(table, c, "elsewhere", "user", "ann").RecordUnlimited(1)
+	counterAt(table, c, "shop", "user", "eve").Record(checkOf(8), degraded, modes)
 	want := map[history.ID]uint64{
 		{Domain: "shop", Path: "user", Outcome: history.Within}:                                           5,
 		{Domain: "shop", Path: "user", Outcome: history.Near}:                                             2,
@@ -105,12 +105,12 @@ func TestDrainReturnsEachHitOnce(t *testing.T) {
 		{Domain: "shop", Path: descriptors.UnmatchedPath, Outcome: history.Within}:                        6,
 		{Domain: descriptors.UnknownDomainName, Path: descriptors.UnmatchedPath, Outcome: history.Within}: 8,
 	}
-	expect(t, drained(t, r, noon), want)
-	expect(t, drained(t, r, noon), map[history.ID]uint64{})
-	at(table, c, "shop", "user", "ann").RecordUnlimited(1)
-	r.Drain(noon, func(history.ID, uint64) { at(table, c, "shop", "user", "ann").RecordUnlimited(2) }) // comes meanwhile
-	expect(t, drained(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 2})
-	at(table, c, "shop", "tenant", "b").Record(ten(2), over, Modes{Shadow: true})
+	expect(t, drainAll(t, r, noon), want)
+	expect(t, drainAll(t, r, noon), map[history.ID]uint64{})
+	counterAt(table, c, "shop", "user", "ann").RecordUnlimited(1)
+	r.Drain(noon, func(history.ID, uint64) { counterAt(table, c, "shop", "user", "ann").RecordUnlimited(2) }) // comes meanwhile
+	expect(t, drainAll(t, r, noon), map[history.ID]uint64{{Domain: "shop", Path: "user"}: 2})
+	counterAt(table, c, "shop", "tenant", "b").Record(checkOf(2), over, Modes{Shadow: true})
 	for _, want := range []Totals{{Domain: "shop", Path: "user", Within: 8, Near: 2, Over: 3, Degraded: 8},
 		{Domain: "shop", Path: "tenant", Shadow: 6}} {
 		if !slices.Contains(r.Totals(), want) {
@@ -119,17 +119,17 @@ func TestDrainReturnsEachHitOnce(t *testing.T) {
 	}
 }
 
-// Whole before part when adding, part before whole when reading: at no moment are there more near hits than hits. What is
-// counted while a drain hands out comes with the next, and nothing of a hot key is lost to those who rank it.
+// Writers add hits before near hits, and readers read them in the other order, so nobody sees more near hits than hits.
+// The next drain has the hits that are counted during one. The ranking misses no hit of a hot key.
 func TestConcurrentReadsLoseNoHits(t *testing.T) {
 	r, c := New(0), fixture.Config(t, shop)
-	counter := at(r.Table(c), c, "shop", "user", "")
+	counter := counterAt(r.Table(c), c, "shop", "user", "")
 	const writers, each = 3, 5000
 	var running sync.WaitGroup
 	for range writers {
 		running.Go(func() {
 			for range each {
-				counter.Record(ten(1), &backend.Decision{Allowed: true, Before: 8}, modes)
+				counter.Record(checkOf(1), &backend.Decision{Allowed: true, Before: 8}, modes)
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestConcurrentReadsLoseNoHits(t *testing.T) {
 		if top := r.TopKeys(noon).Keys; len(top) > 0 {
 			ranked = top[0].Within
 		}
-		for id, hits := range drained(t, r, noon) {
+		for id, hits := range drainAll(t, r, noon) {
 			if id.Outcome == history.Near {
 				near += hits
 			} else {
@@ -161,10 +161,10 @@ func TestConcurrentReadsLoseNoHits(t *testing.T) {
 	}
 }
 
-// What is kept by rule, and for how long, is tested in package byrule.
+// Package byrule tests how long the counters of a removed rule stay.
 func TestHitsOfRemovedRulesAreDrained(t *testing.T) {
-	r, c := New(manyValues), fixture.Config(t, shop)
-	late := at(r.Table(c), c, "shop", "tenant", "a") // held by a request in flight
+	r, c := New(maxTestValues), fixture.Config(t, shop)
+	late := counterAt(r.Table(c), c, "shop", "tenant", "a") // a request in flight uses it
 	r.Table(fixture.Config(t, "domain: shop"))
 	for i := range 4 {
 		late.RecordUnlimited(4)
@@ -172,32 +172,32 @@ func TestHitsOfRemovedRulesAreDrained(t *testing.T) {
 		if i == 3 {
 			want = map[history.ID]uint64{} // it is forgotten by now
 		}
-		expect(t, drained(t, r, noon.Add(time.Duration(i)*byrule.Grace)), want)
+		expect(t, drainAll(t, r, noon.Add(time.Duration(i)*byrule.Grace)), want)
 	}
 }
 
 func TestLongValuesCountAsOther(t *testing.T) {
 	longest := strings.Repeat("v", descriptors.MaxValue-len("tenant="))
 	for values, want := range map[int]map[history.ID]uint64{
-		manyValues: {{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1, {Domain: "shop", Path: "tenant", Value: history.OtherValue}: 3},
-		0:          {{Domain: "shop", Path: "tenant"}: 4},
+		maxTestValues: {{Domain: "shop", Path: "tenant", Value: "tenant=" + longest}: 1, {Domain: "shop", Path: "tenant", Value: history.OtherValue}: 3},
+		0:             {{Domain: "shop", Path: "tenant"}: 4},
 	} {
 		r, c := New(values), fixture.Config(t, shop)
 		for _, value := range []string{longest, longest + "v", strings.Repeat("/", 100), strings.Repeat("v", 1<<20)} {
-			at(r.Table(c), c, "shop", "tenant", value).RecordUnlimited(1)
+			counterAt(r.Table(c), c, "shop", "tenant", value).RecordUnlimited(1)
 		}
-		expect(t, drained(t, r, noon), want)
+		expect(t, drainAll(t, r, noon), want)
 	}
 }
 
 func TestHugeHitsDoNotOverflow(t *testing.T) {
 	r, c := New(0), fixture.Config(t, shop)
-	counter := at(r.Table(c), c, "shop", "user", "")
+	counter := counterAt(r.Table(c), c, "shop", "user", "")
 	for range 1000 {
-		counter.Record(ten(math.MaxUint64), over, modes)
+		counter.Record(checkOf(math.MaxUint64), over, modes)
 		counter.Record(&backend.Check{Limits: []descriptors.Limit{{Requests: math.MaxUint64}}, Hits: math.MaxUint64}, within, modes)
 	}
-	expect(t, drained(t, r, noon), map[history.ID]uint64{
+	expect(t, drainAll(t, r, noon), map[history.ID]uint64{
 		{Domain: "shop", Path: "user", Outcome: history.Over}:   1000 * MaxHits,
 		{Domain: "shop", Path: "user", Outcome: history.Within}: 1000 * MaxHits,
 		{Domain: "shop", Path: "user", Outcome: history.Near}:   1000 * MaxHits,

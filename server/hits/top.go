@@ -17,7 +17,7 @@ const (
 	topPeriod     = 30 // seconds
 	shardCount    = 16
 	keysPerShard  = 64
-	maxDescriptor = 512 // bytes of a descriptor that are kept
+	maxDescriptor = 512 // bytes of a descriptor; a longer one is cut
 )
 
 // topKeys has the keys with the most hits in this process. The highest bits of a key choose its shard, which has its own lock.
@@ -33,7 +33,7 @@ type topShard struct {
 // ranking has the top keys by all hits, or by hits over a limit.
 type ranking struct {
 	heavy   *heavy.Sketch[rankedKey] // nil before the first hit
-	missing uint64                   // the most hits that a key may lack of the previous period
+	missing uint64                   // by how much a key's hits of the previous period may be too low
 }
 
 const byHits, byOverLimit = 0, 1
@@ -44,15 +44,15 @@ type rankedKey struct {
 	descriptor []byte
 	shared     bool
 	limit      descriptors.Limit // the strictest, or the one that denied last
-	before     counts
-	present    counts
+	previous   counts
+	current    counts
 }
 
 // Key is the hash of a check's key.
 type Key uint64
 
-// Key returns the hash of a check's key.
-func (r *Recorder) Key(of []byte) Key { return Key(maphash.Bytes(r.seed, of)) }
+// Key returns the hash of a check's key. Its seed is the recorder's.
+func (r *Recorder) Key(key []byte) Key { return Key(maphash.Bytes(r.seed, key)) }
 
 // count counts hits of a key.
 func (t *topKeys) count(rule *byrule.Name, e *Event, n *counts) {
@@ -80,7 +80,7 @@ func (r *ranking) count(rule *byrule.Name, e *Event, n *counts, weight uint64) {
 		key.limit = e.Check.Limits[e.Decision.Strictest]
 	}
 	for o := range n {
-		key.present[o] += n[o]
+		key.current[o] += n[o]
 	}
 }
 
@@ -112,12 +112,12 @@ func (s *topShard) advance(period int64) {
 			r.heavy.Reset()
 		}
 		r.missing = r.heavy.Missing()
-		r.heavy.Renew(func(h *heavy.Held[rankedKey]) uint64 {
-			h.Value.before, h.Value.present = h.Value.present, counts{}
+		r.heavy.Reweigh(func(h *heavy.Entry[rankedKey]) uint64 {
+			h.Value.previous, h.Value.current = h.Value.current, counts{}
 			if i == byOverLimit {
-				return h.Value.before.overLimit()
+				return h.Value.previous.overLimit()
 			}
-			return h.Value.before.sum()
+			return h.Value.previous.sum()
 		})
 	}
 	s.period = period
@@ -134,7 +134,7 @@ type TopKey struct {
 // TopKeys are the keys with the most hits.
 type TopKeys struct {
 	Since time.Time
-	// Missing is by how much the hits of a listed key may be too low; a key that is not listed had at most as many.
+	// Missing is by how much the hits of a listed key may be too low, and the most hits that an unlisted key may have.
 	// MissingOverLimit is the same for hits over a limit, refused or not.
 	Missing, MissingOverLimit uint64
 	Keys                      []TopKey // in no order
@@ -149,33 +149,33 @@ func (r *Recorder) TopKeys(at time.Time) TopKeys {
 		s := &r.top[i]
 		s.mu.Lock()
 		s.advance(period)
-		found := make(map[uint64]*TopKey)
+		byHash := make(map[uint64]*TopKey)
 		for by, missing := range [...]*uint64{byHits: &top.Missing, byOverLimit: &top.MissingOverLimit} {
 			if r := &s.rankings[by]; r.heavy != nil {
 				*missing = max(*missing, r.missing+r.heavy.Missing())
-				r.addTo(found)
+				r.addTo(byHash)
 			}
 		}
 		s.mu.Unlock()
-		for _, t := range found {
+		for _, t := range byHash {
 			top.Keys = append(top.Keys, *t)
 		}
 	}
 	return top
 }
 
-// addTo adds the ranking's keys to found, and raises the hits of those in it.
-func (r *ranking) addTo(found map[uint64]*TopKey) {
-	for i := range r.heavy.Held() {
-		h := &r.heavy.Held()[i]
+// addTo adds the ranking's keys to byHash. For a key that is there already, it raises the hits to the ranking's.
+func (r *ranking) addTo(byHash map[uint64]*TopKey) {
+	for i := range r.heavy.Entries() {
+		h := &r.heavy.Entries()[i]
 		k := &h.Value
-		t := found[h.Key]
+		t := byHash[h.Key]
 		if t == nil {
 			t = &TopKey{Totals: Totals{Domain: k.rule.Domain, Path: k.rule.Path}, Descriptor: string(k.descriptor), Shared: k.shared, Limit: k.limit}
-			found[h.Key] = t
+			byHash[h.Key] = t
 		}
 		for o, n := range t.byOutcome() {
-			*n = max(*n, k.before[o]+k.present[o])
+			*n = max(*n, k.previous[o]+k.current[o])
 		}
 	}
 }

@@ -11,28 +11,28 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// asked is a recorder that is asked about users, and the exact counts of each.
-type asked struct {
+// countedRecorder is a recorder of users' hits, with the exact counts.
+type countedRecorder struct {
 	*Recorder
-	spot  spot
-	exact map[string]uint64
+	counter ruleCounter
+	exact   map[string]uint64
 }
 
-func newAsked(t testing.TB) *asked {
+func newCountedRecorder(t testing.TB) *countedRecorder {
 	t.Helper()
 	r, c := New(0), fixture.Config(t, shop)
-	return &asked{r, at(r.Table(c), c, "shop", "user", ""), make(map[string]uint64)}
+	return &countedRecorder{r, counterAt(r.Table(c), c, "shop", "user", ""), make(map[string]uint64)}
 }
 
-func (a *asked) hit(name string, hits uint64, d *backend.Decision, when time.Time) {
-	a.spot.Counter.Record(&Event{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: name}}, Key: a.Key([]byte(name)),
-		At: when, Check: ten(hits), Decision: d}, modes)
-	a.exact["user="+name] += hits
+func (r *countedRecorder) hit(name string, hits uint64, d *backend.Decision, when time.Time) {
+	r.counter.Counter.Record(&Event{Rule: r.counter.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: name}}, Key: r.Key([]byte(name)),
+		At: when, Check: checkOf(hits), Decision: d}, modes)
+	r.exact["user="+name] += hits
 }
 
-// taken returns the takers by their descriptors.
-func (a *asked) taken(when time.Time) (TopKeys, map[string]TopKey) {
-	top, all := a.TopKeys(when), make(map[string]TopKey)
+// topKeys returns the ranking, also by descriptor.
+func (r *countedRecorder) topKeys(when time.Time) (TopKeys, map[string]TopKey) {
+	top, all := r.TopKeys(when), make(map[string]TopKey)
 	for _, t := range top.Keys {
 		all[t.Descriptor] = t
 	}
@@ -40,7 +40,7 @@ func (a *asked) taken(when time.Time) (TopKeys, map[string]TopKey) {
 }
 
 func TestTopGivesLowerBounds(t *testing.T) {
-	a, random := newAsked(t), rand.New(rand.NewPCG(7, 8))
+	a, random := newCountedRecorder(t), rand.New(rand.NewPCG(7, 8))
 	zipf, denied := rand.NewZipf(random, 1.1, 1, 1<<20), uint64(0)
 	const requests = 30_000
 	for i := range requests {
@@ -51,13 +51,13 @@ func TestTopGivesLowerBounds(t *testing.T) {
 			a.hit("over", 1, over, when)
 		}
 	}
-	top, all := a.taken(noon.Add(59 * time.Second))
+	top, all := a.topKeys(noon.Add(59 * time.Second))
 	if top.Missing == 0 || top.Missing > 2*requests/keysPerShard {
 		t.Errorf("%d hits of a key may be missing; want some, and at most a part's 65th", top.Missing)
 	}
 	for name, exact := range a.exact {
 		if got := all[name]; got.Hits() > exact || got.Hits()+top.Missing < exact {
-			t.Errorf("%s had %d hits and is told to have %d, missing at most %d", name, exact, got.Hits(), top.Missing)
+			t.Errorf("%s had %d hits, and the ranking has %d, missing at most %d", name, exact, got.Hits(), top.Missing)
 		}
 	}
 	if got := all["user=over"]; got.Over+top.MissingOverLimit < denied || got.Over > denied || top.MissingOverLimit > 0 {
@@ -69,7 +69,7 @@ func TestTopGivesLowerBounds(t *testing.T) {
 }
 
 func TestTopDropsKeysAfterTwoPeriods(t *testing.T) {
-	a := newAsked(t)
+	a := newCountedRecorder(t)
 	a.hit("ann", 3, over, noon)
 	a.hit("bob", 1, within, noon.Add(20*time.Second))
 	a.hit("ann", 4, within, noon.Add(topPeriod*time.Second))
@@ -79,17 +79,17 @@ func TestTopDropsKeysAfterTwoPeriods(t *testing.T) {
 		ann, bob uint64
 		over     uint64
 	}{{59 * time.Second, 8, 1, 3}, {60 * time.Second, 5, 0, 0}, {90 * time.Second, 0, 0, 0}} {
-		top, all := a.taken(noon.Add(c.after))
+		top, all := a.topKeys(noon.Add(c.after))
 		if ann, bob := all["user=ann"], all["user=bob"]; ann.Hits() != c.ann || ann.Over != c.over || bob.Hits() != c.bob {
 			t.Errorf("after %v ann has %d hits, %d over, and bob %d; want %d, %d and %d since %v", c.after, ann.Hits(), ann.Over, bob.Hits(),
 				c.ann, c.over, c.bob, top.Since)
 		}
 	}
-	if top, _ := a.taken(noon.Add(-time.Hour)); len(top.Keys) > 0 {
+	if top, _ := a.topKeys(noon.Add(-time.Hour)); len(top.Keys) > 0 {
 		t.Error("the clock stepped back, and there are takers")
 	}
 	a.hit("ann", 1, within, noon.Add(-time.Hour))
-	if _, all := a.taken(noon.Add(-time.Hour)); all["user=ann"].Hits() != 1 {
+	if _, all := a.topKeys(noon.Add(-time.Hour)); all["user=ann"].Hits() != 1 {
 		t.Error("after the clock stepped back nothing is counted")
 	}
 }
@@ -97,16 +97,16 @@ func TestTopDropsKeysAfterTwoPeriods(t *testing.T) {
 func BenchmarkRecord(b *testing.B) {
 	for name, keys := range map[string]int{"one key": 1, "100,000 keys": 100_000} {
 		b.Run(name, func(b *testing.B) {
-			a := newAsked(b)
+			a := newCountedRecorder(b)
 			hits := make([]Event, keys)
 			for i := range hits {
 				value := fmt.Sprint(i)
-				hits[i] = Event{Rule: a.spot.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: value}}, Key: a.Key([]byte(value)),
-					At: noon, Check: ten(1), Decision: within}
+				hits[i] = Event{Rule: a.counter.rule, Descriptor: descriptors.Descriptor{{Key: "user", Value: value}}, Key: a.Key([]byte(value)),
+					At: noon, Check: checkOf(1), Decision: within}
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				a.spot.Counter.Record(&hits[i%keys], modes)
+				a.counter.Counter.Record(&hits[i%keys], modes)
 			}
 		})
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// values counts the hits of a rule with values: all of them, and by outcome those of its heaviest values since the last drain.
+// values counts all hits of a rule with values and, by outcome, those of its heaviest values since the last drain.
 type values struct {
 	counters counters
-	mu       sync.Mutex // guards heavy; counts enter counters and heavy under one lock, for drain
+	mu       sync.Mutex // guards heavy, and makes each update of counters and heavy one for drain
 	heavy    valueSketches
 	drained  valueSketches // swapped with heavy by a drain, which reads it without the lock
 }
@@ -42,19 +42,19 @@ func (v *values) count(r *Recorder, rule *descriptors.Rule, d descriptors.Descri
 		if v.heavy[o] == nil {
 			v.heavy[o] = heavy.New[value](r.maxValues)
 		}
-		held, fresh := v.heavy[o].Add(key, n[o])
+		val, fresh := v.heavy[o].Add(key, n[o])
 		if fresh {
-			*held = value{text: append(held.text[:0], text...)}
+			*val = value{text: append(val.text[:0], text...)}
 		}
-		held.hits += n[o]
+		val.hits += n[o]
 		if history.Outcome(o) == history.Within {
-			held.near += n[history.Near]
+			val.near += n[history.Near]
 		}
 	}
 }
 
-// drain calls emit with what was counted since the last drain: hits of a value that has a series, or gets one now,
-// under the value, the rest under history.OtherValue.
+// drain calls emit with the hits since the last drain: under their value if that has a series or gets one now, else
+// under history.OtherValue.
 func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, uint64)) {
 	v.mu.Lock()
 	rest := v.counters.drain()
@@ -65,18 +65,18 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 			continue
 		}
 		all := rest[o]
-		held := sketch.Held()
-		slices.SortFunc(held, func(a, b heavy.Held[value]) int { return cmp.Compare(b.Value.hits, a.Value.hits) })
-		for i := range held {
-			kept := &held[i].Value
-			id.Outcome, id.Value = history.Outcome(o), string(kept.text)
-			if !quota.tryAdmit(id, kept.hits, all) {
+		entries := sketch.Entries()
+		slices.SortFunc(entries, func(a, b heavy.Entry[value]) int { return cmp.Compare(b.Value.hits, a.Value.hits) })
+		for i := range entries {
+			val := &entries[i].Value
+			id.Outcome, id.Value = history.Outcome(o), string(val.text)
+			if !quota.tryAdmit(id, val.hits, all) {
 				continue
 			}
-			n := counts{history.Near: kept.near}
-			n[o] = kept.hits
-			rest[o] -= kept.hits
-			rest[history.Near] -= kept.near
+			n := counts{history.Near: val.near}
+			n[o] = val.hits
+			rest[o] -= val.hits
+			rest[history.Near] -= val.near
 			n.each(id, emit)
 		}
 		sketch.Reset()
@@ -85,26 +85,26 @@ func (v *values) drain(quota *seriesQuota, id history.ID, emit func(history.ID, 
 	rest.each(id, emit)
 }
 
-// Reserved places are for values with more than reservedHits hits and more than 1/reservedShare of a drain's hits: a
-// client that sends many values cannot take them all.
+// A quarter more series than the quota is reserved for values with more than reservedHits hits and more than
+// 1/reservedShare of a drain's hits: a client that sends many values cannot use them all up.
 const reservedShare, reservedHits = 50, 10
 
 // seriesQuota decides which values have series: those in the history, and those drained since, which the history may
-// not list yet. If two weirs give one place to two values between two syncs, the next place that becomes free stays
-// empty. Near hits share the place of hits within. Recorder.draining guards it.
+// not list yet. If two weirs admit two values for the same free series between two syncs, the next series that becomes
+// free stays unused. A value's near hits count as hits within here. Recorder.draining guards it.
 type seriesQuota struct {
-	places int                 // places of a rule and outcome, without the reserved ones
-	known  map[history.ID]bool // whether it was drained since the last sync
-	count  map[history.ID]int  // places taken, by rule and outcome
+	perRule  int                 // series of values of a rule and outcome, without the reserved ones
+	admitted map[history.ID]bool // values with a series; true: drained since the last sync
+	used     map[history.ID]int  // series by rule and outcome
 }
 
-// sync gives the places to the series in the history, and to those drained since the last sync.
-func (p *seriesQuota) sync(fine []history.ID) {
-	before := p.known
-	p.known, p.count = make(map[history.ID]bool), make(map[history.ID]int)
-	for id, handedOut := range before {
-		if handedOut {
-			p.admit(id, false)
+// sync admits the series in the history, and those drained since the last sync, and no others.
+func (q *seriesQuota) sync(fine []history.ID) {
+	previous := q.admitted
+	q.admitted, q.used = make(map[history.ID]bool), make(map[history.ID]int)
+	for id, drained := range previous {
+		if drained {
+			q.admit(id, false)
 		}
 	}
 	for _, id := range fine {
@@ -112,31 +112,31 @@ func (p *seriesQuota) sync(fine []history.ID) {
 			id.Outcome = history.Within
 		}
 		if history.IsPersonal(id.Value) {
-			p.admit(id, false)
+			q.admit(id, false)
 		}
 	}
 }
 
-// admit gives a value a place, unless it has one.
-func (p *seriesQuota) admit(id history.ID, handedOut bool) {
-	_, known := p.known[id]
-	p.known[id] = handedOut
-	if id.Value = ""; !known {
-		p.count[id]++
+// admit counts a value's series, unless it is counted already.
+func (q *seriesQuota) admit(id history.ID, drained bool) {
+	_, exists := q.admitted[id]
+	q.admitted[id] = drained
+	if id.Value = ""; !exists {
+		q.used[id]++
 	}
 }
 
-// tryAdmit reports whether a value with these hits has a place. Any value gets a free one. An extra quarter is
-// reserved for heavy values that come when the others are taken.
-func (p *seriesQuota) tryAdmit(id history.ID, hits, all uint64) bool {
-	of := id
-	of.Value = ""
-	used := p.count[of]
-	_, known := p.known[id]
-	reserved := used < p.places+p.places/4 && hits > max(all/reservedShare, reservedHits)
-	if !known && used >= p.places && !reserved {
+// tryAdmit returns true if a value has a series, or gets one now: any value while the quota lasts, then only a heavy
+// one, while the reserve lasts.
+func (q *seriesQuota) tryAdmit(id history.ID, hits, all uint64) bool {
+	group := id
+	group.Value = ""
+	used := q.used[group]
+	_, exists := q.admitted[id]
+	reserved := used < q.perRule+q.perRule/4 && hits > max(all/reservedShare, reservedHits)
+	if !exists && used >= q.perRule && !reserved {
 		return false
 	}
-	p.admit(id, true)
+	q.admit(id, true)
 	return true
 }

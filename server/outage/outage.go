@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// confirmTime is how long servers must be unable to count before an outage is logged. Shorter moments in which all count,
-	// as while a slow server is tried after each PING, do not end it.
+	// confirmTime is how long a server must be unable to count before an outage is logged. All servers must count as long
+	// to end it: a slow server that is tried after each PING seems to count for a moment.
 	confirmTime = 250 * time.Millisecond
-	// recoveryTime is how long all servers must count again before the end is logged, so that a flapping server fills no log.
+	// recoveryTime is how long all servers must count again before the end is logged: a flapping server would fill the log.
 	recoveryTime = 5 * time.Second
-	// decisionsTime is how often the policies' decisions are read while all servers count: decisions on checks that were
-	// only late, or too many, belong to no outage.
-	decisionsTime = time.Second
+	// baselineInterval is how often the policies' decisions are read while all servers count. Policies also decide checks
+	// that are late or too many; these decisions do not belong to the next outage.
+	baselineInterval = time.Second
 )
 
-// Log logs the begin of each outage, with the policies that decide, and its end, with their decisions.
+// Log logs the beginning of each outage, with the policies that decide, and its end, with the number of their decisions.
 type Log struct {
 	Servers backend.Health
 	Kind    string // Redis or memcached
@@ -34,9 +34,9 @@ type Log struct {
 	Policy  descriptors.Policy // the default, for rules without their own
 	Log     *slog.Logger
 
-	failed, recovered time.Time                    // when the first server failed, and when all counted again; zero: neither
-	began, ended      time.Time                    // of the outage whose begin is logged; zero: not yet
-	before            [descriptors.Policies]uint64 // decisions by policy when all servers last counted
+	failedAt, recoveredAt time.Time                    // when the first server failed, and when all counted again; zero: neither
+	beganAt, endedAt      time.Time                    // of the outage whose beginning is logged; zero: not yet
+	baseline              [descriptors.Policies]uint64 // decisions by policy when all servers last counted
 }
 
 // Run logs outages until ctx ends. It checks the servers after each change, and when a timer ends.
@@ -44,15 +44,15 @@ func (l *Log) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	l.Servers.Notify(changed)
 	for wait := confirmTime; ; wait = l.update(time.Now(), l.failing()) {
-		var over <-chan time.Time
+		var timer <-chan time.Time
 		if wait > 0 {
-			over = time.After(wait)
+			timer = time.After(wait)
 		}
 		select {
 		case <-changed:
-		case <-over:
+		case <-timer:
 		case <-ctx.Done():
-			l.ended = cmp.Or(l.ended, l.recovered, time.Now())
+			l.endedAt = cmp.Or(l.endedAt, l.recoveredAt, time.Now())
 			l.end("weir ends: servers of " + l.Kind + " cannot count")
 			return
 		}
@@ -70,54 +70,55 @@ func (l *Log) failing() (names []string) {
 	return names
 }
 
-// update updates the outage, given the failing servers. It returns after what time to look again without a change; 0: never.
+// update updates the outage, given the failing servers. If no server changes, it must be called again after wait; never
+// if wait is 0.
 func (l *Log) update(now time.Time, failing []string) (wait time.Duration) {
 	if len(failing) == 0 {
 		return l.updateAllUp(now)
 	}
-	l.failed, l.recovered = cmp.Or(l.failed, now), time.Time{}
-	if wait = l.failed.Add(confirmTime).Sub(now); wait > 0 {
+	l.failedAt, l.recoveredAt = cmp.Or(l.failedAt, now), time.Time{}
+	if wait = l.failedAt.Add(confirmTime).Sub(now); wait > 0 {
 		return wait
 	}
-	if l.ended = (time.Time{}); l.began.IsZero() {
-		l.began = l.failed
+	if l.endedAt = (time.Time{}); l.beganAt.IsZero() {
+		l.beganAt = l.failedAt
 		l.logBegin(failing)
 	}
 	return 0
 }
 
-// updateAllUp is update while all servers count.
+// updateAllUp is update for when all servers count.
 func (l *Log) updateAllUp(now time.Time) (wait time.Duration) {
-	l.recovered = cmp.Or(l.recovered, now)
-	if wait = l.recovered.Add(confirmTime).Sub(now); wait > 0 && !l.failed.IsZero() {
+	l.recoveredAt = cmp.Or(l.recoveredAt, now)
+	if wait = l.recoveredAt.Add(confirmTime).Sub(now); wait > 0 && !l.failedAt.IsZero() {
 		return wait
 	}
-	if l.failed = (time.Time{}); l.began.IsZero() {
-		l.before = l.Limiter.DegradedByPolicy()
-		return decisionsTime
+	if l.failedAt = (time.Time{}); l.beganAt.IsZero() {
+		l.baseline = l.Limiter.DegradedByPolicy()
+		return baselineInterval
 	}
-	l.ended = cmp.Or(l.ended, l.recovered)
-	if wait = l.ended.Add(recoveryTime).Sub(now); wait <= 0 {
+	l.endedAt = cmp.Or(l.endedAt, l.recoveredAt)
+	if wait = l.endedAt.Add(recoveryTime).Sub(now); wait <= 0 {
 		l.end("all servers of " + l.Kind + " count again")
-		wait = decisionsTime
+		wait = baselineInterval
 	}
 	return wait
 }
 
-// end ends the outage, and logs that if its begin was logged.
+// end ends the outage, and logs its end if its beginning was logged.
 func (l *Log) end(message string) {
 	decided := l.Limiter.DegradedByPolicy()
-	if !l.began.IsZero() {
-		attrs := []any{"after", l.ended.Sub(l.began).Round(100 * time.Millisecond).String()}
+	if !l.beganAt.IsZero() {
+		attrs := []any{"after", l.endedAt.Sub(l.beganAt).Round(100 * time.Millisecond).String()}
 		for p := descriptors.PolicyAllow; int(p) < descriptors.Policies; p++ {
-			attrs = append(attrs, p.String(), decided[p]-l.before[p])
+			attrs = append(attrs, p.String(), decided[p]-l.baseline[p])
 		}
 		l.Log.Warn(message, attrs...)
 	}
-	l.began, l.ended, l.before = time.Time{}, time.Time{}, decided
+	l.beganAt, l.endedAt, l.baseline = time.Time{}, time.Time{}, decided
 }
 
-// logBegin logs the begin, with the number of rules by policy.
+// logBegin logs the beginning, with the number of rules by policy.
 func (l *Log) logBegin(servers []string) {
 	attrs := []any{"servers", descriptors.Abbreviate(servers...)}
 	var rules [descriptors.Policies]int

@@ -23,8 +23,8 @@ import (
 //go:embed default.yaml
 var defaultMapping string
 
-// DefaultMapping returns the default mapping. Response times are in seconds, as the metric's name says, or else in
-// milliseconds.
+// DefaultMapping returns the default mapping. Response times are in seconds, as the metric's name says, unless
+// milliseconds is set.
 func DefaultMapping(milliseconds bool) string {
 	const timer = `
   - match: ratelimit_server.*.response_time
@@ -40,10 +40,10 @@ func DefaultMapping(milliseconds bool) string {
 		"{buckets: [.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10]}\n"
 }
 
-// PrometheusConfig says what Prometheus reads, and how it is mapped.
+// PrometheusConfig has the statistics that Prometheus scrapes, and their mapping to metrics.
 type PrometheusConfig struct {
 	Mapping    string            // in YAML
-	Labels     map[string]string // of each series, unless the mapping sets labels of that name
+	Labels     map[string]string // labels of each series; the mapping may override them
 	Statistics *Statistics
 	Log        *slog.Logger
 }
@@ -55,12 +55,12 @@ type Prometheus struct {
 	mapper   mapper.MetricMapper
 	registry *prometheus.Registry
 	vectors  *prometheus.GaugeVec          // counts vectors, as the library requires
-	timers   [Methods]func() func(float64) // returns the observer of a method's response times, and makes its series first
+	timers   [Methods]func() func(float64) // returns a method's observer of response times; the first call makes its series
 
-	mu    sync.Mutex
-	made  *registry.Registry         // the series, by metric and labels
-	helps map[string]string          // by metric, whose series must share one
-	shown map[string]*shownStatistic // by the name of the statistic
+	mu             sync.Mutex
+	seriesRegistry *registry.Registry         // the series, by metric and labels
+	helps          map[string]string          // by metric, whose series must share one
+	shown          map[string]*shownStatistic // by the name of the statistic
 }
 
 // shownStatistic is a statistic with its series.
@@ -69,46 +69,46 @@ type shownStatistic struct {
 	total uint64        // of a counter, when it was last shown
 }
 
-// NewPrometheus makes the metrics. Its error is about the mapping.
+// NewPrometheus makes the metrics. It returns an error if the mapping is wrong.
 func NewPrometheus(c PrometheusConfig) (*Prometheus, error) {
-	m := &Prometheus{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
+	p := &Prometheus{config: c, labels: make(prometheus.Labels), helps: make(map[string]string), shown: make(map[string]*shownStatistic),
 		vectors: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "vectors"}, []string{"type"})}
 	for name, value := range c.Labels {
-		m.labels[labelName(name)] = strings.ToValidUTF8(value, "_")
+		p.labels[labelName(name)] = strings.ToValidUTF8(value, "_")
 	}
-	if err := m.mapper.InitFromYAMLString(c.Mapping); err != nil {
+	if err := p.mapper.InitFromYAMLString(c.Mapping); err != nil {
 		return nil, err
 	}
-	m.reset()
+	p.reset()
 	for method := range Method(Methods) {
-		if err := m.checkTimer(method.ResponseTime()); err != nil {
+		if err := p.checkTimer(method.ResponseTime()); err != nil {
 			return nil, err
 		}
-		m.timers[method] = sync.OnceValue(func() func(float64) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.mappedSeries(method.ResponseTime(), mapper.MetricTypeObserver)
+		p.timers[method] = sync.OnceValue(func() func(float64) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.mappedSeries(method.ResponseTime(), mapper.MetricTypeObserver)
 		})
 	}
-	m.reset()
-	return m, nil
+	p.reset()
+	return p, nil
 }
 
-// reset drops all series but those of Go and the process.
-func (m *Prometheus) reset() {
-	m.registry = prometheus.NewRegistry()
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.made = registry.NewRegistry(m.registry, &m.mapper)
+// reset deletes all series except those of Go and the process.
+func (p *Prometheus) reset() {
+	p.registry = prometheus.NewRegistry()
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.seriesRegistry = registry.NewRegistry(p.registry, &p.mapper)
 }
 
-// checkTimer returns an error if the mapping of a timer makes no metric: the library panics on wrong buckets and labels.
-func (m *Prometheus) checkTimer(name string) (err error) {
+// checkTimer returns an error if the mapping of a timer is wrong: the library panics on wrong buckets and labels.
+func (p *Prometheus) checkTimer(name string) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			err = fmt.Errorf("the mapping of %s: %v", name, wrong)
 		}
 	}()
-	m.mappedSeries(name, mapper.MetricTypeObserver)
+	p.mappedSeries(name, mapper.MetricTypeObserver)
 	return nil
 }
 
@@ -122,23 +122,23 @@ func labelName(tag string) string {
 }
 
 // Observe records how long answering a call took.
-func (m *Prometheus) Observe(method Method, took time.Duration) {
-	m.timers[method]()(float64(took) / float64(time.Millisecond))
+func (p *Prometheus) Observe(method Method, took time.Duration) {
+	p.timers[method]()(float64(took) / float64(time.Millisecond))
 }
 
 // update updates all series.
-func (m *Prometheus) update() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
-		s := m.shown[name]
+func (p *Prometheus) update() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
+		s := p.shown[name]
 		if s == nil {
 			typ := mapper.MetricTypeCounter
 			if isGauge {
 				typ = mapper.MetricTypeGauge
 			}
-			s = &shownStatistic{show: m.mappedSeries(name, typ)}
-			m.shown[name] = s
+			s = &shownStatistic{show: p.mappedSeries(name, typ)}
+			p.shown[name] = s
 		}
 		if !isGauge {
 			value, s.total = value-min(value, s.total), value
@@ -148,29 +148,29 @@ func (m *Prometheus) update() {
 }
 
 // Handler serves the statistics in Prometheus's text formats, with those of Go and the process.
-func (m *Prometheus) Handler() http.Handler {
-	text := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+func (p *Prometheus) Handler() http.Handler {
+	text := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, // one bad series does not take the others away
-		ErrorLog:      slog.NewLogLogger(m.config.Log.Handler(), slog.LevelWarn),
+		ErrorLog:      slog.NewLogLogger(p.config.Log.Handler(), slog.LevelWarn),
 	})
 	return make(connlimit.Semaphore, connlimit.Scrapes).Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.update()
+		p.update()
 		text.ServeHTTP(w, r)
 	}), connlimit.ScrapeTime)
 }
 
 // mappedSeries returns a function that shows values of a statistic. It shows nothing if the mapping drops the
-// statistic, or if its metric's name is taken by a metric of another kind. Without a mapping the statistic's own name
-// is the metric's.
-func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
-	nowhere := func(float64) {}
-	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(m.labels)
-	mapping, matched, found := m.mapper.GetMapping(statistic, kind)
+// statistic, or if a metric of another kind has its metric's name. A statistic without a mapping gives its name to the
+// metric.
+func (p *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func(float64) {
+	discard := func(float64) {}
+	name, labels := mapper.EscapeMetricName(statistic), maps.Clone(p.labels)
+	mapping, matched, found := p.mapper.GetMapping(statistic, kind)
 	switch {
 	case !found:
 		mapping = new(mapper.MetricMapping)
 	case mapping.Action == mapper.ActionTypeDrop || mapping.Name == "":
-		return nowhere
+		return discard
 	default:
 		name = mapper.EscapeMetricName(mapping.Name)
 	}
@@ -179,13 +179,13 @@ func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func
 			labels[label] = value
 		}
 	}
-	help := cmp.Or(m.helps[name], mapping.HelpText, "A statistic of envoyproxy/ratelimit's.")
-	m.helps[name] = help
-	show, err := m.series(name, labels, help, mapping, kind)
+	help := cmp.Or(p.helps[name], mapping.HelpText, "A statistic of envoyproxy/ratelimit's.")
+	p.helps[name] = help
+	show, err := p.series(name, labels, help, mapping, kind)
 	if err != nil {
-		m.config.Log.Warn("statistic not shown: another kind of metric has its name", "name", name,
+		p.config.Log.Warn("statistic not shown: another kind of metric has its name", "name", name,
 			"not_shown", statistic, "error", err)
-		return nowhere
+		return discard
 	}
 	if !mapping.Scale.Set {
 		return show
@@ -194,20 +194,20 @@ func (m *Prometheus) mappedSeries(statistic string, kind mapper.MetricType) func
 }
 
 // series returns a function that shows values of a series, which it makes if needed.
-func (m *Prometheus) series(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping,
+func (p *Prometheus) series(name string, labels prometheus.Labels, help string, mapping *mapper.MetricMapping,
 	kind mapper.MetricType) (func(float64), error) {
 	switch kind {
 	case mapper.MetricTypeCounter:
-		counter, err := m.made.GetCounter(name, labels, help, mapping, m.vectors)
+		counter, err := p.seriesRegistry.GetCounter(name, labels, help, mapping, p.vectors)
 		return func(more float64) { counter.Add(more) }, err
 	case mapper.MetricTypeGauge:
-		gauge, err := m.made.GetGauge(name, labels, help, mapping, m.vectors)
+		gauge, err := p.seriesRegistry.GetGauge(name, labels, help, mapping, p.vectors)
 		return func(value float64) { gauge.Set(value) }, err
 	}
-	get := m.made.GetSummary
-	if cmp.Or(mapping.ObserverType, m.mapper.Defaults.ObserverType) == mapper.ObserverTypeHistogram {
-		get = m.made.GetHistogram
+	get := p.seriesRegistry.GetSummary
+	if cmp.Or(mapping.ObserverType, p.mapper.Defaults.ObserverType) == mapper.ObserverTypeHistogram {
+		get = p.seriesRegistry.GetHistogram
 	}
-	observer, err := get(name, labels, help, mapping, m.vectors)
+	observer, err := get(name, labels, help, mapping, p.vectors)
 	return func(value float64) { observer.Observe(value) }, err
 }

@@ -21,8 +21,8 @@ func newPrometheus(t testing.TB, w *world, mapping string, labels map[string]str
 	return m
 }
 
-// scrape returns the series of a scrape, sorted, but for what Go and the process tell; of a histogram or summary it is the
-// number of observations.
+// scrape returns the series of a scrape, sorted, without those of Go and the process. The value of a histogram or summary
+// is the number of its observations.
 func scrape(t testing.TB, m *ratelimit.Prometheus) []string {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -45,7 +45,7 @@ func scrape(t testing.TB, m *ratelimit.Prometheus) []string {
 	return own
 }
 
-// expect fails unless a scrape has these series.
+// expect fails the test unless a scrape has exactly these series.
 func expect(t testing.TB, why string, m *ratelimit.Prometheus, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -54,7 +54,7 @@ func expect(t testing.TB, why string, m *ratelimit.Prometheus, want ...string) {
 	}
 }
 
-// What dashboards and alerts ask for: names and labels as envoyproxy/ratelimit has them, seen on a running one.
+// Dashboards and alerts need the names and labels of a running envoyproxy/ratelimit, from which these were taken.
 func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 	w := newWorld(t, true)
 	m := newPrometheus(t, w, ratelimit.DefaultMapping(false), nil)
@@ -88,7 +88,8 @@ func TestPrometheusNamesAndLabelsMatchRatelimit(t *testing.T) {
 		`ratelimit_localcache_entryCount 7`)
 }
 
-// A mapping as Envoy Gateway mounts it: with timer_type, which the mapper has since renamed, and dropping the rest.
+// gatewayMapping is a mapping as Envoy Gateway mounts it: it has timer_type, which the mapper has since renamed, and drops
+// all other statistics.
 const gatewayMapping = `
 mappings:
 - {match: "ratelimit.service.rate_limit.*.*.total_hits", name: hits, timer_type: histogram, labels: {domain: "$1", key1: "$2"}}

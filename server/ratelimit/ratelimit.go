@@ -1,6 +1,7 @@
 // Package ratelimit has weir's counts under the names of envoyproxy/ratelimit's statistics, for existing dashboards
 // and alerts, and exposes them to Prometheus as that program does: by statsd_exporter's mapping of names to metrics
-// and labels. Packages below it have that program's arithmetic, for the request path, and statsd.
+// and labels. Of the packages below, rulestats counts by that program's arithmetic on the request path, and statsd
+// sends the statistics to statsd.
 package ratelimit
 
 import (
@@ -42,8 +43,8 @@ type Statistics struct {
 	Counters    map[string]func() (total uint64)  // more counters, by name
 }
 
-// Each calls do with each statistic, in no particular order: gauges, and counters above 0, which are totals since the
-// start and never go down. Their number is bounded by the rules, and the values that rules keep.
+// Each calls do with each gauge, and with each counter above 0, in no particular order. Counters are totals since the
+// start and never go down. The rules and [rulestats.MaxValues] bound the number of statistics.
 func (s *Statistics) Each(do func(name string, value uint64, isGauge bool)) {
 	count := func(name string, value uint64) {
 		if value > 0 {

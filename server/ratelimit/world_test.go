@@ -15,7 +15,7 @@ import (
 	"github.com/weirproxy/weir/server/stats"
 )
 
-// rules have rules of one, two and three levels; two that differ in the third only; and one that tells values apart.
+// rules has rules of one, two and three levels, two that differ only in the third, and one with values.
 const rules = `
 domain: default/eg/http
 descriptors:
@@ -33,7 +33,7 @@ descriptors:
     - {key: path, value: /b, rate_limit: *limit}
 `
 
-// world is a limiter and its statistics.
+// world has a limiter and its statistics.
 type world struct {
 	limiter    *limit.Limiter
 	recorder   *hits.Recorder
@@ -57,7 +57,7 @@ func newWorld(t testing.TB, countAsRatelimit bool) *world {
 	return w
 }
 
-// ask asks for hits on descriptors, each written k=v,k=v.
+// ask requests hits for descriptors, each written as k=v,k=v.
 func (w *world) ask(t testing.TB, hits uint32, written ...string) {
 	t.Helper()
 	w.decide(t, limit.Request{Domain: "default/eg/http", Hits: hits, Descriptors: read(t, written...)})

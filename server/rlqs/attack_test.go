@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/backend/backendtest/process"
 )
 
-// heap returns what is live.
+// heap returns the bytes of live objects.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -68,7 +68,7 @@ func TestResetStreamsLeaveNothingBehind(t *testing.T) {
 			_ = stream.Send(garbage[i%len(garbage)])
 		}
 		serve(1 + round%19)
-		if !testing.Short() { // in short as fast as it goes
+		if !testing.Short() { // with -short, as fast as possible
 			<-second.C
 		}
 		reset()
@@ -90,7 +90,7 @@ func TestResetStreamsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// A million users have a bucket each: the stream keeps as many as it may, and the hits of all are counted.
+// A million users have a bucket each: the stream keeps MaxStreamBuckets of them, and the hits of all are counted.
 func TestBucketsPerStreamAreBounded(t *testing.T) {
 	users := 1_000_000
 	if testing.Short() {
@@ -149,7 +149,7 @@ func bucketForEachUser(t *testing.T, rules string, users int) {
 	t.Logf("%d MB live with 10,000 of %d buckets", heap()>>20, users)
 }
 
-// Buckets of a pattern with share_threshold share one budget. What each costs must not grow with their number.
+// Buckets of a pattern with share_threshold share one budget. The cost of one must not grow with their number.
 func TestManyBucketsOfABudgetDelayNobody(t *testing.T) {
 	const rules = "{domain: shop, descriptors: [{key: user, value: 'u*', share_threshold: true, rate_limit: {requests_per_unit: 100000, unit: minute}}]}"
 	w := start(t, fixture.Memory(t, nil), rules, 1, nil)

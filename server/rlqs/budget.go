@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// budget is what a rule allows under one key, with the buckets that share it. Service.mu guards it.
+// budget is the hits that a rule allows under one key, and the buckets that share them. Service.mu guards it.
 type budget struct {
 	quota        limit.Quota
 	buckets      []*bucket // of connected Envoys
@@ -19,39 +19,40 @@ type budget struct {
 }
 
 func (b *budget) add(one *bucket) {
-	one.budget, one.place = b, len(b.buckets)
+	one.budget, one.index = b, len(b.buckets)
 	b.buckets = append(b.buckets, one)
 }
 
-// remove removes a bucket of a connected Envoy. The last bucket takes its place.
+// remove removes a bucket of a connected Envoy, and moves the last bucket to its index.
 func (b *budget) remove(one *bucket) {
 	n := len(b.buckets) - 1
-	b.buckets[one.place], b.buckets[n].place = b.buckets[n], one.place
+	b.buckets[one.index], b.buckets[n].index = b.buckets[n], one.index
 	b.buckets, one.budget = b.buckets[:n], nil
 }
 
-// message is what a replica tells others about a budget.
+// message is a replica's message to the others about a budget.
 type message struct {
 	Reserved uint64 // hits for Envoys that do not report
 	Demands  []Demand
 }
 
-// message returns the message to other replicas, and the buckets whose demands it has: those of connected Envoys that
-// reported within silentTime.
+// message returns the message to other replicas, and the buckets whose demands are in it, in that order: those of
+// connected Envoys that reported within silentTime.
 func (b *budget) message(now time.Time) (m message, reporting []*bucket) {
 	for _, one := range slices.Concat(b.buckets, b.disconnected) {
 		if !one.detached && now.Sub(one.reportedAt) <= silentTime {
 			m.Demands, reporting = append(m.Demands, Demand{one.demand, one.stream.weight}), append(reporting, one)
-		} else if now.Before(one.until) {
+		} else if now.Before(one.validUntil) {
 			m.Reserved += one.share
 		}
 	}
 	return m, reporting
 }
 
-// assign assigns each bucket its share of what remains, or of one of parts equal parts of it. Replicas sort by name,
-// so that all compute the same shares.
-func (b *budget) assign(remaining *limit.Remaining, parts uint64, own string, others map[string]message, ttl time.Duration, now time.Time) {
+// assign divides the remaining hits among the buckets, here and at the other replicas. If the others' demands are
+// unknown, this replica takes one of parts equal parts. Replicas sort demands by replica name, so that all compute the
+// same shares.
+func (b *budget) assign(remaining *limit.Remaining, parts uint64, replica string, others map[string]message, ttl time.Duration, now time.Time) {
 	unreported := uint64(0)
 	for _, one := range slices.Concat(b.buckets, b.disconnected) {
 		unreported += mulDiv(min(one.share, one.demand), uint64(min(now.Sub(one.reportedAt), ttl)), uint64(horizon))
@@ -62,7 +63,7 @@ func (b *budget) assign(remaining *limit.Remaining, parts uint64, own string, ot
 	var before, after []Demand
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		capacity -= min(capacity, others[name].Reserved)
-		if name < own {
+		if name < replica {
 			before = append(before, others[name].Demands...)
 		} else {
 			after = append(after, others[name].Demands...)
@@ -75,59 +76,59 @@ func (b *budget) assign(remaining *limit.Remaining, parts uint64, own string, ot
 			demands[first+i].Hits = one.demand
 		}
 	}
-	kind, shares := kindOf(&remaining.Decision), Shares(capacity, demands)[first:]
+	kind, shares := assignmentKind(&remaining.Decision), Shares(capacity, demands)[first:]
 	for i, one := range buckets {
 		one.assign(kind, shares[i], ttl, now)
 	}
 }
 
-// kindOf returns the kind of assignment: shares, or what the failure policy says.
-func kindOf(d *backend.Decision) string {
+// assignmentKind returns the kind of assignment: a share, or the decision of the failure policy.
+func assignmentKind(d *backend.Decision) string {
 	switch {
 	case d.Err != nil:
-		return none // assignments expire, and Envoy decides
+		return kindNone // assignments expire, and Envoy decides
 	case d.Source != backend.FromPolicy:
-		return share
+		return kindShare
 	case d.Allowed:
-		return allowAll
+		return kindAllowAll
 	}
-	return denyAll
+	return kindDenyAll
 }
 
 // bucket is a bucket of one Envoy. Service.mu guards it.
 type bucket struct {
 	name               string          // key in stream.buckets
-	id                 *quota.BucketId // the same, in Envoy's form
+	id                 *quota.BucketId // Envoy's id; name is derived from it
 	stream             *stream
 	detached           bool // its stream has ended, or the stream has dropped it
 	quota              limit.Quota
 	budget             *budget // nil if nothing is limited
-	place              int     // index in budget.buckets
+	index              int     // index in budget.buckets
 	demand             uint64  // hits per horizon, plus a fifth to grow
 	reports            uint64
 	reportedAt, busyAt time.Time // of the last report, and of the last with hits
 	allowed, denied    uint64
 
-	kind      string // of the last assignment
-	share     uint64 // hits per horizon
-	at, until time.Time
+	kind                   string // of the last assignment
+	share                  uint64 // hits per horizon
+	assignedAt, validUntil time.Time
 }
 
-// Kinds of assignments. With none, Envoy follows its own configuration.
-const none, allowAll, denyAll, share, abandoned = "", "allow_all", "deny_all", "share", "abandoned"
+// Kinds of assignments. With kindNone, Envoy follows its own configuration.
+const kindNone, kindAllowAll, kindDenyAll, kindShare, kindAbandoned = "", "allow_all", "deny_all", "share", "abandoned"
 
 // assign sends Envoy an assignment unless it has the same: a share that differs by less than a tenth is the same.
 // Assignments are renewed at half their time to live.
 func (b *bucket) assign(kind string, hits uint64, ttl time.Duration, now time.Time) {
-	if kind != share {
+	if kind != kindShare {
 		hits = 0
 	} else if hits == 0 {
-		kind = denyAll
+		kind = kindDenyAll
 	}
-	apart := max(hits, b.share) - min(hits, b.share)
-	if kind == none || kind == b.kind && apart <= b.share/10 && now.Sub(b.at) < ttl/2 {
+	difference := max(hits, b.share) - min(hits, b.share)
+	if kind == kindNone || kind == b.kind && difference <= b.share/10 && now.Sub(b.assignedAt) < ttl/2 {
 		return
 	}
-	b.kind, b.share, b.at, b.until = kind, hits, now, now.Add(ttl)
+	b.kind, b.share, b.assignedAt, b.validUntil = kind, hits, now, now.Add(ttl)
 	b.stream.schedule(b)
 }

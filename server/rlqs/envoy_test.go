@@ -25,7 +25,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// weir is a service behind a connection in memory.
+// weir is a service with a gRPC server on connections in memory.
 type weir struct {
 	*Service
 	recorder *hits.Recorder
@@ -34,27 +34,27 @@ type weir struct {
 	stop     context.CancelFunc
 }
 
-// shared are the demands of some weirs in memory.
-type shared struct {
-	mu   sync.Mutex
-	said map[string]map[string]string
+// memoryExchange is an Exchange in memory.
+type memoryExchange struct {
+	mu       sync.Mutex
+	messages map[string]map[string]string
 }
 
-func (s *shared) Exchange(_ context.Context, key, name, says string) (map[string]string, error) {
+func (s *memoryExchange) Exchange(_ context.Context, key, name, says string) (map[string]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.said[key] == nil {
-		s.said[key] = make(map[string]string)
+	if s.messages[key] == nil {
+		s.messages[key] = make(map[string]string)
 	}
-	delete(s.said[key], name)
-	others := maps.Clone(s.said[key])
+	delete(s.messages[key], name)
+	others := maps.Clone(s.messages[key])
 	if says != "" {
-		s.said[key][name] = says
+		s.messages[key][name] = says
 	}
 	return others, nil
 }
 
-// start serves with rules on a store, one of so many weirs. Small bounds are for tests.
+// start runs a service with rules and a store, as one of a number of replicas. Its bounds are small.
 func start(t *testing.T, store backend.Counter, rules string, replicas int, exchange Exchange) *weir {
 	t.Helper()
 	w := &weir{recorder: hits.New(0), server: grpc.NewServer(), line: bufconn.Listen(1 << 20)}
@@ -74,7 +74,7 @@ func start(t *testing.T, store backend.Counter, rules string, replicas int, exch
 	return w
 }
 
-// counted returns what the weir has recorded, by outcome.
+// counted returns the recorded hits by outcome.
 func (w *weir) counted() (all [history.Outcomes]uint64) {
 	w.recorder.Drain(time.Now(), func(id history.ID, n uint64) { all[id.Outcome] += n })
 	return all
@@ -100,20 +100,20 @@ func (w *weir) connect(t *testing.T) quota.RateLimitQuotaService_StreamRateLimit
 	return stream
 }
 
-// usage is a message about one bucket.
+// usage returns a message with a report of one bucket.
 func usage(domain string, bucket map[string]string, allowed, denied uint64) *quota.RateLimitQuotaUsageReports {
 	return &quota.RateLimitQuotaUsageReports{Domain: domain, BucketQuotaUsages: []*quota.RateLimitQuotaUsageReports_BucketQuotaUsage{{
 		BucketId: &quota.BucketId{Bucket: bucket}, TimeElapsed: durationpb.New(0), NumRequestsAllowed: allowed, NumRequestsDenied: denied}}}
 }
 
-// envoy limits as Envoy 1.40 does: see reference/envoy-api.md, 2.2 and 2.6. It has one bucket.
+// envoy limits one bucket as Envoy 1.40 does: see reference/envoy-api.md, 2.2 and 2.6.
 type envoy struct {
 	bucket map[string]string
 	rate   int // requests in 50 ms
 
 	mu              sync.Mutex
 	stream          quota.RateLimitQuotaService_StreamRateLimitQuotasClient
-	known           bool // the bucket is
+	known           bool // Envoy has the bucket
 	strategy        *envoytype.RateLimitStrategy
 	until           time.Time
 	tokens          float64
@@ -150,7 +150,7 @@ func (e *envoy) run(ctx context.Context) {
 	}()
 }
 
-// listen follows a stream until it ends.
+// listen handles the messages of a stream until it ends.
 func (e *envoy) listen(stream quota.RateLimitQuotaService_StreamRateLimitQuotasClient) {
 	e.mu.Lock()
 	e.stream = stream
@@ -176,7 +176,7 @@ func (e *envoy) report() {
 	}
 }
 
-// act follows an action as Envoy does: one that looks like the last keeps its tokens.
+// act applies an action as Envoy does: an equal token bucket keeps its tokens.
 func (e *envoy) act(a *quota.RateLimitQuotaResponse_BucketAction) {
 	if a.GetAbandonAction() != nil {
 		e.known, e.strategy = false, nil
@@ -218,8 +218,8 @@ func (e *envoy) request(now time.Time) {
 	e.allowed, e.passes, e.passed = e.allowed+1, e.passes+1, append(e.passed, now)
 }
 
-// took returns how many requests passed since it was asked last.
-func (e *envoy) took() int {
+// takePassed returns how many requests passed since its last call.
+func (e *envoy) takePassed() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := len(e.passed)
@@ -227,7 +227,7 @@ func (e *envoy) took() int {
 	return n
 }
 
-// inBubble runs a test on a clock that waits for nobody.
+// inBubble runs a test in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)

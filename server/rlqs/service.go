@@ -1,6 +1,6 @@
 // Package rlqs serves Envoy's RateLimitQuotaService: Envoys report the hits that they admit, and get shares of the
-// rules' budgets, so that no request waits for weir. QUOTAS.md has the guarantees for operators. Read it from
-// [Service.StreamRateLimitQuotas] downwards.
+// rules' budgets, so that no request waits for weir. QUOTAS.md has the guarantees for operators. Begin to read at
+// [Service.StreamRateLimitQuotas].
 package rlqs
 
 import (
@@ -27,16 +27,16 @@ import (
 type Options struct {
 	TTL                                      time.Duration // of an assignment, in whole seconds: at least two report intervals
 	MaxStreams, MaxBuckets, MaxStreamBuckets int           // MaxBuckets of all streams, MaxStreamBuckets of one
-	Replicas                                 func() int    // how many share the counters, at least 1
-	Exchange                                 Exchange      // nil: all replicas get equal parts of what remains
+	Replicas                                 func() int    // number of replicas that share the counters, at least 1
+	Exchange                                 Exchange      // nil: each replica gets an equal part of the remaining hits
 	Log                                      *slog.Logger
 }
 
 // Exchange exchanges demands between replicas of weir.
 type Exchange interface {
-	// Exchange stores what this replica says about a key, or removes it if says is "", and returns what other replicas
-	// said recently, by their names.
-	Exchange(ctx context.Context, key, name, says string) (others map[string]string, err error)
+	// Exchange stores the message of the replica name about a key, or removes it if message is "". It returns the recent
+	// messages of the other replicas by name.
+	Exchange(ctx context.Context, key, name, message string) (others map[string]string, err error)
 }
 
 // Service serves quotas. Its methods may be called by any number of goroutines.
@@ -50,7 +50,7 @@ type Service struct {
 	mu      sync.Mutex // guards the fields below, and all streams, buckets and budgets
 	streams map[*stream]struct{}
 	budgets map[string]*budget // by the key of their counters
-	dirty   map[*budget]bool   // to be balanced; true: at once
+	dirty   map[*budget]bool   // budgets to be balanced; true: at once, not at the next tick
 	totals  Totals
 	logged  map[string]time.Time // when a refusal was last logged, by bound
 }
@@ -70,11 +70,11 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 const (
 	// balancePause is how often budgets with new reports are balanced.
 	balancePause = time.Second
-	// idleTime is how long a bucket may have no request before Envoy is told to drop it, as it does not by itself;
-	// crowdedIdleTime is the same for a stream with more than half of the buckets that it may have.
+	// idleTime is how long a bucket may have no request before weir tells Envoy to drop it, because Envoy does not do so
+	// by itself; crowdedIdleTime is the same for a stream with more than half of the buckets that it may have.
 	idleTime, crowdedIdleTime = time.Minute, 2 * reportInterval
-	// crowd is how many buckets may share a budget for a new one to be assigned at once.
-	crowd = 1000
+	// maxUrgentBuckets is the most buckets in a budget that is balanced at once for a new bucket.
+	maxUrgentBuckets = 1000
 	// silentTime is how long an Envoy may not report a bucket before it gets no new assignment for it.
 	silentTime = 3 * reportInterval
 )
@@ -105,18 +105,18 @@ func (s *Service) sweep(now time.Time) {
 			s.refresh(b, now)
 		}
 	}
-	for _, of := range s.budgets {
-		n := len(of.disconnected)
-		of.disconnected = slices.DeleteFunc(of.disconnected, func(b *bucket) bool { return !now.Before(b.until) })
-		if ended := n - len(of.disconnected); ended > 0 {
+	for _, bg := range s.budgets {
+		n := len(bg.disconnected)
+		bg.disconnected = slices.DeleteFunc(bg.disconnected, func(b *bucket) bool { return !now.Before(b.validUntil) })
+		if ended := n - len(bg.disconnected); ended > 0 {
 			s.totals.Buckets -= ended
-			s.schedule(of, false)
+			s.schedule(bg, false)
 		}
 	}
 }
 
-// refresh finds the bucket's rule anew after a change of the configuration, and lets a bucket without limits pass. A
-// domain with broken files gets no assignment, as in RLS.
+// refresh looks up the bucket's rule again after a change of the configuration, and assigns ALLOW_ALL to a bucket
+// without limits. A bucket of a domain with broken files gets no assignment, as such a request gets no verdict in RLS.
 func (s *Service) refresh(b *bucket, now time.Time) {
 	if !s.limiter.Current(&b.quota) {
 		s.leave(b)
@@ -125,43 +125,43 @@ func (s *Service) refresh(b *bucket, now time.Time) {
 		}
 	}
 	if b.budget == nil && !b.detached && b.quota.Found != descriptors.BrokenDomain {
-		b.assign(allowAll, 0, s.options.TTL, now)
+		b.assign(kindAllowAll, 0, s.options.TTL, now)
 	}
 }
 
-// join adds a bucket to the budget of its rule. It takes over a reservation of its host.
+// join adds a bucket to the budget of its rule. The bucket takes over the share of a disconnected one of the same host.
 func (s *Service) join(b *bucket) {
-	of := s.budgets[b.quota.Key]
-	if of == nil {
-		of = new(budget)
-		s.budgets[b.quota.Key] = of
+	bg := s.budgets[b.quota.Key]
+	if bg == nil {
+		bg = new(budget)
+		s.budgets[b.quota.Key] = bg
 	}
-	of.quota = b.quota
-	if i := slices.IndexFunc(of.disconnected, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
-		b.demand = max(b.demand, of.disconnected[i].share)
-		of.disconnected = slices.Delete(of.disconnected, i, i+1)
+	bg.quota = b.quota
+	if i := slices.IndexFunc(bg.disconnected, func(one *bucket) bool { return one.stream.host == b.stream.host }); i >= 0 {
+		b.demand = max(b.demand, bg.disconnected[i].share)
+		bg.disconnected = slices.Delete(bg.disconnected, i, i+1)
 		s.totals.Buckets--
 	}
-	of.add(b)
-	s.schedule(of, len(of.buckets) <= crowd)
+	bg.add(b)
+	s.schedule(bg, len(bg.buckets) <= maxUrgentBuckets)
 	wake(s.wake)
 }
 
 // leave removes a bucket from its budget.
 func (s *Service) leave(b *bucket) {
-	if of := b.budget; of != nil {
-		of.remove(b)
-		s.schedule(of, false)
+	if bg := b.budget; bg != nil {
+		bg.remove(b)
+		s.schedule(bg, false)
 	}
 }
 
 // schedule schedules balancing a budget, at once or at the next interval.
-func (s *Service) schedule(b *budget, atOnce bool) { s.dirty[b] = s.dirty[b] || atOnce }
+func (s *Service) schedule(b *budget, urgent bool) { s.dirty[b] = s.dirty[b] || urgent }
 
 // abandon tells Envoy to drop a bucket, and drops it here.
 func (s *Service) abandon(b *bucket) {
 	s.leave(b)
-	b.kind = abandoned
+	b.kind = kindAbandoned
 	b.stream.schedule(b)
 	s.totals.Abandoned++
 	if !b.detached {
@@ -176,8 +176,8 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	s.mu.Lock()
 	var all []*budget
 	var remaining []limit.Remaining
-	for b, now := range s.dirty {
-		if urgent && !now {
+	for b, isUrgent := range s.dirty {
+		if urgent && !isUrgent {
 			continue
 		}
 		delete(s.dirty, b)
@@ -188,16 +188,16 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	}
 	s.mu.Unlock()
 	replicas, others := s.options.Replicas(), make([]map[string]message, len(all))
-	var asking errgroup.Group
-	asking.SetLimit(16)
+	var exchanges errgroup.Group
+	exchanges.SetLimit(16)
 	for i, b := range all {
-		asking.Go(func() error {
+		exchanges.Go(func() error {
 			others[i] = s.exchange(ctx, b, remaining[i].Key, replicas)
 			return nil
 		})
 	}
 	s.limiter.Remaining(ctx, remaining)
-	_ = asking.Wait() // none returns an error
+	_ = exchanges.Wait() // none returns an error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, b := range all {
@@ -212,8 +212,8 @@ func (s *Service) balance(ctx context.Context, urgent bool) {
 	}
 }
 
-// exchange sends this replica's demands to the others, and returns their messages by name; nil if they are unknown. It
-// skips messages that it cannot decode.
+// exchange sends this replica's demands to the others, and returns their messages by name, or nil if they are unknown.
+// It skips messages that it cannot decode.
 func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas int) map[string]message {
 	others := make(map[string]message)
 	if replicas == 1 {
@@ -222,20 +222,20 @@ func (s *Service) exchange(ctx context.Context, b *budget, key string, replicas 
 		return nil
 	}
 	s.mu.Lock()
-	here, _ := b.message(time.Now())
-	says, _ := json.Marshal(here) // of numbers
+	own, _ := b.message(time.Now())
+	encoded, _ := json.Marshal(own) // numbers always encode
 	if len(b.buckets)+len(b.disconnected) == 0 {
-		says = nil
+		encoded = nil
 	}
 	s.mu.Unlock()
-	said, err := s.options.Exchange.Exchange(ctx, key, s.name, string(says))
+	received, err := s.options.Exchange.Exchange(ctx, key, s.name, string(encoded))
 	if err != nil {
 		return nil
 	}
-	for name, text := range said {
+	for name, text := range received {
 		var m message
-		wrong := func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }
-		if json.Unmarshal([]byte(text), &m) == nil && !slices.ContainsFunc(m.Demands, wrong) {
+		invalid := func(d Demand) bool { return d.Weight < 1 || d.Weight > maxWeight }
+		if json.Unmarshal([]byte(text), &m) == nil && !slices.ContainsFunc(m.Demands, invalid) {
 			others[name] = m
 		}
 	}
@@ -270,13 +270,13 @@ func (s *Service) Totals() Totals {
 	return t
 }
 
-// Assigned returns how many hits a second all shares of Envoys allow together.
+// Assigned returns the sum of all Envoys' shares, in hits a second.
 func (s *Service) Assigned() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hits := uint64(0)
-	for _, of := range s.budgets {
-		for _, b := range slices.Concat(of.buckets, of.disconnected) {
+	for _, bg := range s.budgets {
+		for _, b := range slices.Concat(bg.buckets, bg.disconnected) {
 			hits += b.share
 		}
 	}
@@ -309,7 +309,7 @@ func (s *Service) Buckets(domain string, now time.Time) (all []Bucket, streams i
 		for _, b := range st.buckets {
 			if domain == "" || domain == b.quota.Domain {
 				all = append(all, Bucket{b.quota.Domain, b.quota.Path(), b.quota.Descriptor.String(), st.peer, cmp.Or(b.kind, "none"),
-					perSecond(b.demand), perSecond(b.share), max(0, b.until.Sub(now).Seconds()),
+					perSecond(b.demand), perSecond(b.share), max(0, b.validUntil.Sub(now).Seconds()),
 					now.Sub(b.reportedAt).Seconds(), b.allowed, b.denied})
 			}
 		}

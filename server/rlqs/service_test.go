@@ -25,7 +25,7 @@ import (
 
 const minute = "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 6000, unit: minute}}]}"
 
-// ann makes an Envoy of bucket user=ann that runs until the test ends.
+// ann runs an Envoy with the bucket user=ann until the test ends.
 func ann(t *testing.T, w *weir, rate int) *envoy {
 	e := &envoy{bucket: map[string]string{"user": "ann"}, rate: rate}
 	e.listen(w.connect(t))
@@ -40,7 +40,7 @@ func TestNoWindowExceedsLimitAndReports(t *testing.T) {
 		for _, algorithm := range []string{"sliding_window", "fixed_window", "token_bucket"} {
 			inBubble(t, func(t *testing.T) {
 				rules := fmt.Sprintf("{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 1000, unit: %s, algorithm: %s}}]}", unit, algorithm)
-				store, exchange := fixture.Memory(t, nil), &shared{said: make(map[string]map[string]string)}
+				store, exchange := fixture.Memory(t, nil), &memoryExchange{messages: make(map[string]map[string]string)}
 				a, b := start(t, store, rules, 2, exchange), start(t, store, rules, 2, exchange)
 				envoys := []*envoy{ann(t, a, 50), ann(t, b, 1), ann(t, b, 10)}
 				window := map[string]int{"second, unit_multiplier: 2": 2, "second, unit_multiplier: 20": 20, "minute": 60}[unit]
@@ -49,7 +49,7 @@ func TestNoWindowExceedsLimitAndReports(t *testing.T) {
 					time.Sleep(time.Second)
 					sum := 0
 					for _, e := range envoys {
-						sum += e.took()
+						sum += e.takePassed()
 					}
 					if perSecond = append(perSecond, sum); second < 10 {
 						continue // before there were shares, all passed
@@ -58,7 +58,7 @@ func TestNoWindowExceedsLimitAndReports(t *testing.T) {
 					for _, n := range perSecond[max(10, len(perSecond)-window):] {
 						inWindow += n
 					}
-					// Shares for a report interval are 1000 at most, or what passes in it at the limit's rate.
+					// The shares of a report interval are at most 1000, or the hits of the limit's rate in that time.
 					if bound := 1000 + max(1000, 1000*5/window); inWindow > bound {
 						t.Fatalf("%s, %s: %d passed in the %d seconds until %d, want at most %d: %v", unit, algorithm, inWindow, window, second, bound, perSecond)
 					}
@@ -75,7 +75,7 @@ func TestNoWindowExceedsLimitAndReports(t *testing.T) {
 
 func TestUnusedSharesMoveWithinTwoReports(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		store, exchange := fixture.Memory(t, nil), &shared{said: make(map[string]map[string]string)}
+		store, exchange := fixture.Memory(t, nil), &memoryExchange{messages: make(map[string]map[string]string)}
 		const rules = "{domain: shop, descriptors: [{key: user, rate_limit: {requests_per_unit: 100, unit: second}}]}"
 		a, b := start(t, store, rules, 2, exchange), start(t, store, rules, 2, exchange)
 		hungry, idle := ann(t, a, 1), []*envoy{ann(t, b, 1), ann(t, b, 1)}
@@ -84,9 +84,9 @@ func TestUnusedSharesMoveWithinTwoReports(t *testing.T) {
 		hungry.rate = 50
 		hungry.mu.Unlock()
 		time.Sleep(2 * reportInterval)
-		hungry.took()
+		hungry.takePassed()
 		time.Sleep(reportInterval)
-		if got := hungry.took(); got < 5*(100-2*24-1) || got > 5*100 {
+		if got := hungry.takePassed(); got < 5*(100-2*24-1) || got > 5*100 {
 			t.Errorf("after two reports the hungry one lets %d through in 5 s, want what two of 20 a second leave of 100", got)
 		}
 		for _, e := range idle {
@@ -143,7 +143,7 @@ func TestLostEnvoysShareReturnsAfterTTL(t *testing.T) {
 		if got := share(); got < 99 {
 			t.Errorf("after the TTL the other has %v a second, want all", got)
 		}
-		left.took()
+		left.takePassed()
 	})
 }
 
@@ -297,7 +297,7 @@ func TestExceededBoundsAreNamed(t *testing.T) {
 	})
 }
 
-// Buckets of streams that ended are kept while their assignments last, and so count.
+// Buckets of ended streams stay while their assignments last, so they count towards MaxBuckets.
 func TestBucketsOfEndedStreamsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := start(t, fixture.Memory(t, nil), minute, 1, nil)
@@ -355,7 +355,7 @@ func TestStreamCannotChangeItsDomain(t *testing.T) {
 	})
 }
 
-// away is a store that gives no answers while it is away.
+// away is a store that does not answer while its field away is set.
 type away struct {
 	backend.Store
 	away atomic.Bool
@@ -458,11 +458,11 @@ func TestDrainedStreamEndsAfterItsReport(t *testing.T) {
 		if got := w.Totals(); got.Streams != 0 || got.Reports != reported+1 {
 			t.Errorf("behind the next report: %+v, want no stream and one report after %d", got, reported)
 		}
-		e.took()
+		e.takePassed()
 	})
 }
 
-// ending is a stream whose server drains when a context ends.
+// ending is a stream whose context ends when the server drains.
 type ending struct {
 	grpc.ServerStream
 	ctx context.Context

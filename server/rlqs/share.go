@@ -18,8 +18,8 @@ import (
 const (
 	// reportInterval is how often Envoy 1.40 reports a bucket; it cannot be configured.
 	reportInterval = 5 * time.Second
-	// horizon is the time that a share covers: a token bucket that holds the hits of a second, and fills for
-	// reportInterval, admits as many.
+	// horizon is the time whose hits make a share: until the next report, a token bucket that holds the hits of a second
+	// admits these and the hits of reportInterval.
 	horizon      = reportInterval + time.Second
 	floorDivisor = 10      // each Envoy may demand its part of a tenth of the capacity, whatever it reports
 	maxHits      = 1 << 40 // per horizon; the rest is not assigned
@@ -32,9 +32,10 @@ type Demand struct {
 	Weight uint64 // 1 to maxWeight
 }
 
-// Shares divides a capacity, in hits, by weighted max-min fairness: each gets its demand or, if that is not met, as
-// much per weight as all others whose demand is not met. Each demand is at least its part of a tenth, for those that
-// have just begun. What nobody demands is divided by weight. The shares add up to the capacity, if there is a demand.
+// Shares divides a capacity, in hits, by weighted max-min fairness: each Envoy gets its demand or, if that cannot be
+// met, as many hits per weight as all others whose demands cannot be met. Each demand counts as at least the Envoy's
+// part of a tenth of the capacity, for Envoys that have just begun. Capacity that nobody demands is divided by weight.
+// The shares add up to the capacity, if there is a demand.
 func Shares(capacity uint64, demands []Demand) []uint64 {
 	rest, weights := min(capacity, maxHits), uint64(0)
 	for _, d := range demands {
@@ -47,20 +48,20 @@ func Shares(capacity uint64, demands []Demand) []uint64 {
 	slices.SortFunc(order, func(i, j int) int {
 		return cmp.Or(cmp.Compare(wants[i]*demands[j].Weight, wants[j]*demands[i].Weight), cmp.Compare(i, j))
 	})
-	give := func(most func(i int) uint64) { // smallest demand first, because what it leaves is for the others
-		left := weights
+	distribute := func(most func(i int) uint64) { // smallest demand first, because what it leaves is for the others
+		weightLeft := weights
 		for _, i := range order {
-			n := min(most(i), rest*demands[i].Weight/left)
-			shares[i], rest, left = shares[i]+n, rest-n, left-demands[i].Weight
+			n := min(most(i), rest*demands[i].Weight/weightLeft)
+			shares[i], rest, weightLeft = shares[i]+n, rest-n, weightLeft-demands[i].Weight
 		}
 	}
-	give(func(i int) uint64 { return wants[i] })
-	give(func(int) uint64 { return maxHits })
+	distribute(func(i int) uint64 { return wants[i] })
+	distribute(func(int) uint64 { return maxHits })
 	return shares
 }
 
-// assignable returns the limits whose remaining hits can be assigned for a horizon. Hits leave the windows of the others
-// before the next report, so these are enforced by rate alone. If there are only such limits, it returns all.
+// assignable returns the limits whose remaining hits can be assigned for a horizon. The others are rateOnly. If there are
+// only rateOnly limits, it returns all.
 func assignable(limits []descriptors.Limit) []descriptors.Limit {
 	some := slices.DeleteFunc(slices.Clone(limits), rateOnly)
 	if len(some) == 0 {
@@ -69,12 +70,14 @@ func assignable(limits []descriptors.Limit) []descriptors.Limit {
 	return some
 }
 
+// rateOnly reports whether a limit is enforced by its rate alone, because hits leave its window before the next report.
 func rateOnly(l descriptors.Limit) bool {
 	return l.Algorithm != descriptors.TokenBucket && l.Window <= reportInterval
 }
 
-// Capacity returns how many hits all Envoys together may admit in a horizon, by the strictest of some limits, given
-// what remains of those that are not rateOnly, and what Envoys have admitted since their last reports.
+// Capacity returns how many hits all Envoys together may admit in a horizon, by the strictest of the limits. remaining
+// is the least remaining hits of the limits that are not rateOnly; unreported is what Envoys have admitted since their
+// last reports.
 func Capacity(limits []descriptors.Limit, remaining, unreported uint64) uint64 {
 	capacity := uint64(maxHits)
 	remaining -= min(remaining, unreported)
@@ -105,7 +108,7 @@ func mulDiv(a, b, c uint64) uint64 {
 // 0 as no TTL.
 func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketAction {
 	a := &quota.RateLimitQuotaResponse_BucketAction{BucketId: b.id}
-	if b.kind == abandoned {
+	if b.kind == kindAbandoned {
 		a.BucketAction = &quota.RateLimitQuotaResponse_BucketAction_AbandonAction_{}
 		return a
 	}
@@ -115,14 +118,15 @@ func (b *bucket) action(ttl time.Duration) *quota.RateLimitQuotaResponse_BucketA
 	return a
 }
 
-// strategy returns the strategy for all, nothing, or a share in hits per horizon: a token bucket that holds a
-// second's. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, divides by whole seconds, and
-// ignores requests_per_time_unit. Small shares are filled once per horizon, so that any two differ and none is rounded.
+// strategy returns Envoy's strategy for a kind of assignment. A share, in hits per horizon, becomes a token bucket that
+// holds the hits of a second. Envoy 1.40 keeps its token bucket unless its size or tokens per fill change, divides by
+// whole seconds, and ignores requests_per_time_unit. A small share fills the bucket once per horizon, so that no share is
+// rounded, and any two differ.
 func strategy(kind string, share uint64) *envoytype.RateLimitStrategy {
 	switch kind {
-	case allowAll:
+	case kindAllowAll:
 		return blanket(envoytype.RateLimitStrategy_ALLOW_ALL)
-	case denyAll:
+	case kindDenyAll:
 		return blanket(envoytype.RateLimitStrategy_DENY_ALL)
 	}
 	second := min(share/uint64(horizon/time.Second), math.MaxUint32)

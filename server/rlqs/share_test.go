@@ -10,7 +10,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// sharesByHit is Shares hit by hit: each goes to whoever has the least for its weight of those that lack some.
+// sharesByHit is a naive Shares: it gives each hit to the Envoy with the least share per weight among those whose demand
+// is not met.
 func sharesByHit(capacity uint64, demands []Demand) []uint64 {
 	shares := make([]uint64, len(demands))
 	all := uint64(0)
@@ -106,9 +107,9 @@ func TestCapacityFollowsTheStrictestLimit(t *testing.T) {
 	}
 }
 
-// What Envoy 1.40 makes of a strategy: see reference/envoy-api.md, 2.2.
+// The test simulates how Envoy 1.40 applies a strategy: see reference/envoy-api.md, 2.2.
 func TestStrategyAdmitsItsShare(t *testing.T) {
-	type compared struct{ max, tokens uint32 } // by Envoy, to tell a change
+	type compared struct{ max, tokens uint32 } // Envoy compares these to detect a change
 	var before compared
 	for share := uint64(1); share < 100_000; share += 1 + share/97 {
 		b := strategy("share", share).GetTokenBucket()
@@ -126,14 +127,14 @@ func TestStrategyAdmitsItsShare(t *testing.T) {
 			before = now
 		}
 	}
-	if got := strategy(denyAll, 0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
+	if got := strategy(kindDenyAll, 0).GetBlanketRule(); got != envoytype.RateLimitStrategy_DENY_ALL {
 		t.Errorf("no share: %v", got)
 	}
 	if b := strategy("share", 1<<50).GetTokenBucket(); b.MaxTokens != 1<<32-1 {
 		t.Errorf("a share beyond 32 bits: %v", b)
 	}
 	for ttl, want := range map[time.Duration]int64{0: 1, 1500 * time.Millisecond: 1, 15 * time.Second: 15} {
-		a := (&bucket{kind: denyAll}).action(ttl).GetQuotaAssignmentAction()
+		a := (&bucket{kind: kindDenyAll}).action(ttl).GetQuotaAssignmentAction()
 		if got := a.AssignmentTimeToLive; got.GetSeconds() != want || got.GetNanos() != 0 || a.RateLimitStrategy == nil {
 			t.Errorf("a TTL of %v: %v, want %d s and a strategy", ttl, a, want)
 		}

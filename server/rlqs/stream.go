@@ -43,7 +43,7 @@ type reports struct {
 	bytes int
 }
 
-// Fits reports whether the server's codec is to decode a message of this size, which it records.
+// Fits records the size of a message, and reports whether the server's codec should decode it.
 func (r *reports) Fits(bytes int) bool {
 	r.bytes = bytes
 	return bytes <= MaxMessage
@@ -59,7 +59,7 @@ type stream struct {
 	wake       chan struct{}
 }
 
-// schedule schedules sending a bucket's assignment, in place of an earlier one.
+// schedule schedules a bucket's assignment to be sent, in place of an earlier one.
 func (st *stream) schedule(b *bucket) {
 	st.unsent[b.name] = b
 	wake(st.wake)
@@ -84,12 +84,12 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	defer s.close(st)
 	received, ended := make(chan *reports), make(chan struct{})
 	defer close(ended)
-	var failed error // why received is closed
+	var recvErr error // set when received is closed
 	go func() {
 		defer close(received)
 		for {
 			m := &reports{RateLimitQuotaUsageReports: new(quota.RateLimitQuotaUsageReports)}
-			if failed = gs.RecvMsg(m); failed != nil {
+			if recvErr = gs.RecvMsg(m); recvErr != nil {
 				return
 			}
 			select {
@@ -103,10 +103,10 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	for err == nil {
 		select {
 		case m, open := <-received:
-			if !open && errors.Is(failed, io.EOF) {
+			if !open && errors.Is(recvErr, io.EOF) {
 				return nil
 			} else if !open {
-				return failed
+				return recvErr
 			}
 			if err = s.report(ctx, st, m); err == nil && end != nil {
 				err = errDrained
@@ -122,7 +122,7 @@ func (s *Service) StreamRateLimitQuotas(gs grpc.BidiStreamingServer[quota.RateLi
 	return err
 }
 
-var errDrained = status.Error(codes.Unavailable, "weir is about to end: open a stream to another one")
+var errDrained = status.Error(codes.Unavailable, "weir is shutting down: open a stream to another replica")
 
 // open registers a stream, unless there are too many.
 func (s *Service) open(ctx context.Context) (*stream, error) {
@@ -155,12 +155,12 @@ func (s *Service) close(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range st.buckets {
-		of := b.budget
+		bg := b.budget
 		s.leave(b)
-		if b.detached = true; of == nil {
+		if b.detached = true; bg == nil {
 			s.totals.Buckets--
 		} else {
-			of.disconnected = append(of.disconnected, b)
+			bg.disconnected = append(bg.disconnected, b)
 		}
 	}
 	delete(s.streams, st)
@@ -226,7 +226,7 @@ func (s *Service) report(ctx context.Context, st *stream, m *reports) error {
 	return nil
 }
 
-// readID returns a bucket's entries sorted by key, nil if they are empty, invalid or too large.
+// readID returns a bucket's entries sorted by key, or nil if they are empty, invalid or too large.
 func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 	size := 0
 	for key, value := range id.GetBucket() {
@@ -239,8 +239,8 @@ func readID(id *quota.BucketId) (set descriptors.Descriptor) {
 	return set
 }
 
-// bucket returns a bucket of a stream, and makes it if needed. Beyond the bounds its hits are charged, and it gets no
-// assignment.
+// bucket returns a bucket of a stream, and makes it if needed. A bucket beyond the bounds gets no assignment; its hits
+// are charged.
 func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descriptor, now time.Time) *bucket {
 	name := fmt.Sprintf("%q", set)
 	if b := st.buckets[name]; b != nil {
@@ -263,14 +263,15 @@ func (s *Service) bucket(st *stream, id *quota.BucketId, set descriptors.Descrip
 	return b
 }
 
-// record records a report. It measures the time since the last one itself, because Envoy's has whole seconds, and is 0 at first.
+// record records a report. It measures the time since the last one itself, because Envoy reports it in whole seconds,
+// and as 0 at first.
 func (s *Service) record(b *bucket, u *limit.Usage) {
 	now, sum := u.At, u.Allowed+u.Denied
 	elapsed := max(now.Sub(b.reportedAt), time.Second)
 	demand := mulDiv(sum+sum/5, uint64(horizon), uint64(elapsed))
 	if b.reports == 0 {
-		demand = max(demand, b.demand) // of the previous stream
-	} else if (b.kind == share || b.kind == denyAll) && b.at.Before(b.reportedAt) {
+		demand = max(demand, b.demand) // at least the share that join took over
+	} else if (b.kind == kindShare || b.kind == kindDenyAll) && b.assignedAt.Before(b.reportedAt) {
 		s.totals.Over += u.Allowed - min(u.Allowed, 1+mulDiv(b.share, uint64(elapsed+time.Second), uint64(horizon)))
 	}
 	b.demand = min(demand, maxHits)

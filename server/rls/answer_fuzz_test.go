@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// What a byte switches on in FuzzAnswer.
+// The options of FuzzAnswer, as bits.
 const (
 	spareOthers = 1 << iota
 	shadowed
@@ -36,21 +36,21 @@ func settings(s byte) (limit.Options, Options) {
 		Algorithm: [...]descriptors.Algorithm{0, descriptors.FixedWindow, descriptors.SlidingLog, descriptors.FixedWindow}[s/bringingFixed]}
 	o := Options{Headers: Headers{RetryAfter: on(withRetryAfter)}, DynamicMetadata: on(withMetadata)}
 	if on(withHeaders) {
-		o.Headers.Answer, o.Headers.Request = Names{Limit: "limit", Remaining: "left", Reset: "reset"}, Names{Limit: "quota"}
+		o.Headers.Response, o.Headers.Request = HeaderNames{Limit: "limit", Remaining: "left", Reset: "reset"}, HeaderNames{Limit: "quota"}
 	}
 	return limits, o
 }
 
-// Whatever bytes come as a request, under whatever settings, they get an answer that Envoy can use, or an error that is
-// theirs. Each message comes three times, so that limits are reached, and seconds pass in between. What is read of it
-// is FuzzDecodeAgreesWithProtobuf's, and what an answer is to be is tested in package limit.
+// Any bytes as a request, under any settings, get an answer that Envoy can use, or an error about the request. Each
+// message is sent three times, seconds apart, so that it reaches limits. FuzzDecodeAgreesWithProtobuf tests decoding, and
+// package limit the verdicts.
 func FuzzAnswer(f *testing.F) {
 	rules, err := os.ReadFile("testdata/everything.yaml") // one of each kind
 	if err != nil {
 		f.Fatal(err)
 	}
 	config := fixture.Config(f, string(rules))
-	for _, r := range append(requests(f), shopping(f)...) {
+	for _, r := range append(requests(f), shopRequests(f)...) {
 		data := written(f, r)
 		for _, s := range []byte{0, spareOthers, spareOthers | quotas | withHeaders, shadowed | withMetadata,
 			spareOthers | inPieces | withHeaders | withRetryAfter | withMetadata} {
@@ -89,7 +89,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// check fails if an answer is none that Envoy can use.
+// check fails the test unless Envoy can use an answer.
 func check(t *testing.T, request *ratelimit.RateLimitRequest, answer []byte) {
 	t.Helper()
 	var got ratelimit.RateLimitResponse
@@ -112,8 +112,8 @@ func check(t *testing.T, request *ratelimit.RateLimitRequest, answer []byte) {
 	}
 }
 
-// shopping are requests that meet the rules of everything.
-func shopping(t testing.TB) (all []*ratelimit.RateLimitRequest) {
+// shopRequests returns requests that match the rules of everything.
+func shopRequests(t testing.TB) (all []*ratelimit.RateLimitRequest) {
 	for _, texts := range [][]string{
 		{"user=ann", "user=ann,path=/pay/1", "user=ann,path=/"},
 		{"user=vip", "any=x", "fixed=x", "user=ann"},
@@ -125,9 +125,9 @@ func shopping(t testing.TB) (all []*ratelimit.RateLimitRequest) {
 		{"shut=", "huge=", "many=acab"},
 	} {
 		all = append(all, &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: uint32(len(all)) / 3,
-			Descriptors: described(t, texts...)})
+			Descriptors: parseDescriptors(t, texts...)})
 	}
-	d := described(t, "user=ann", "any=x", "any=x", "huge=", "shade=", "shade=", "logs=")
+	d := parseDescriptors(t, "user=ann", "any=x", "any=x", "huge=", "shade=", "shade=", "logs=")
 	d[0].HitsAddend = wrapperspb.UInt64(0)
 	d[1].HitsAddend, d[1].IsNegativeHits = wrapperspb.UInt64(1), true
 	d[3].HitsAddend, d[6].HitsAddend = wrapperspb.UInt64(1<<63), wrapperspb.UInt64(1<<20)

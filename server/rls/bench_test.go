@@ -11,8 +11,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// BenchmarkRequest is a request from its bytes to those of its answer, but for grpc-go, with the memory store behind a
-// guard.
+// BenchmarkRequest measures a request from its bytes to those of its answer, without grpc-go, with a guarded memory store.
 func BenchmarkRequest(b *testing.B) {
 	const rules = `
 domain: shop
@@ -33,7 +32,7 @@ descriptors:
 		b.Run(bench.name, func(b *testing.B) {
 			s := serve(guard.New(fixture.Memory(b, nil), guard.Config{}), fixture.Config(b, rules),
 				limit.Options{Algorithm: descriptors.SlidingWindow}, bench.options)
-			data := written(b, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: described(b, bench.asks...)})
+			data := written(b, &ratelimit.RateLimitRequest{Domain: "shop", Descriptors: parseDescriptors(b, bench.asks...)})
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := s.answerTo(b.Context(), data); err != nil {

@@ -15,12 +15,12 @@ import (
 var errMalformed = errors.New("malformed protobuf message")
 
 // decode reads a RateLimitRequest (envoy/service/ratelimit/v3/rls.proto) into a call, as proto.Unmarshal would: it
-// skips unknown fields and wrong wire types, the last of several scalars wins, several messages merge. Descriptors and
-// entries are skipped once their bounds are exceeded by one. All strings share the memory of data.
+// skips unknown fields and wrong wire types, takes the last of several scalars, and merges several messages. It reads
+// one descriptor and one entry more than are allowed, and skips the rest. All strings share the memory of data.
 //
 // Unlike proto.Unmarshal it replaces invalid UTF-8 by U+FFFD: Envoy copies callers' headers into descriptors
-// unchecked, and without failure_mode_deny an error because of one header would let the request pass all limits of the
-// others.
+// unchecked, and without failure_mode_deny an error because of one header would let the request pass the limits of all
+// its other descriptors.
 func decode(data string, c *limit.Call) error {
 	bytes := unsafe.Slice(unsafe.StringData(data), len(data)) // nobody writes to it
 	f := fields{rest: wire{bytes, data}}
@@ -108,7 +108,7 @@ func decodeWrapped(w wire, value uint64) (uint64, error) {
 	return value, f.err
 }
 
-// wire is part of a message, as bytes to parse and as a string to cut substrings from. Both have the same content.
+// wire is a part of a message: bytes to parse, and the same content as a string, to take substrings of.
 type wire struct {
 	data []byte
 	text string
@@ -121,7 +121,7 @@ func (w wire) utf8() string {
 	return strings.ToValidUTF8(w.text, "\uFFFD")
 }
 
-// fields iterates over the fields of a message. It ends at an error, its own or its caller's.
+// fields iterates over the fields of a message. It stops at an error, which its caller may set too.
 type fields struct {
 	rest wire
 	err  error

@@ -19,9 +19,9 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// requests are one of each kind of field.
+// requests returns requests that together have each kind of field.
 func requests(t testing.TB) []*ratelimit.RateLimitRequest {
-	d := append(described(t, "user=ann,path=/pay", "remote_address=", "k=v"), new(common.RateLimitDescriptor))
+	d := append(parseDescriptors(t, "user=ann,path=/pay", "remote_address=", "k=v"), new(common.RateLimitDescriptor))
 	d[1].HitsAddend, d[2].HitsAddend, d[2].IsNegativeHits = wrapperspb.UInt64(0), wrapperspb.UInt64(math.MaxUint64), true
 	var bringing []*common.RateLimitDescriptor
 	for _, o := range []*common.RateLimitDescriptor_RateLimitOverride{
@@ -32,11 +32,10 @@ func requests(t testing.TB) []*ratelimit.RateLimitRequest {
 		bringing = append(bringing, &common.RateLimitDescriptor{Entries: d[2].Entries, Limit: o})
 	}
 	return []*ratelimit.RateLimitRequest{{}, {Domain: "shop", HitsAddend: 3, Descriptors: d}, {Domain: "d", Descriptors: bringing},
-		{Domain: strings.Repeat("long", 100), Descriptors: described(t, "k="+strings.Repeat("ü", 100))}}
+		{Domain: strings.Repeat("long", 100), Descriptors: parseDescriptors(t, "k="+strings.Repeat("ü", 100))}}
 }
 
-// A hand-made decoder is right only as far as it agrees with protobuf's own, on every input but text that is no UTF-8, which
-// it takes.
+// The hand-written decoder must agree with protobuf's on every input, except that it accepts invalid UTF-8.
 func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
 	for _, r := range requests(f) {
 		data := written(f, r)
@@ -45,7 +44,7 @@ func FuzzDecodeAgreesWithProtobuf(f *testing.F) {
 		f.Add(data[:len(data)*2/3])
 	}
 	f.Add([]byte{0x0a, 0x02, 0xff, 0xfe})                               // invalid UTF-8
-	f.Add([]byte{0x08, 0x01, 0x0d, 1, 2, 3, 4, 0x11, 1, 2})             // known numbers, other types
+	f.Add([]byte{0x08, 0x01, 0x0d, 1, 2, 3, 4, 0x11, 1, 2})             // existing field numbers with other types
 	f.Add([]byte{0x0b, 0x0c, 0x13, 0x08, 0x01, 0x14, 0x0c})             // groups
 	f.Add(protowire.AppendTag(nil, protowire.MaxValidNumber, 0))        // a field without its value
 	f.Add([]byte{0xfa, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}) // a number that is too large
@@ -101,11 +100,11 @@ func compare(t *testing.T, got *limit.Call, want *ratelimit.RateLimitRequest) {
 	}
 }
 
-// A caller's header is no way round the limits of a request's other descriptors, nor round its own.
+// A caller's header with invalid UTF-8 must not bypass the limits of other descriptors, nor of its own.
 func TestInvalidUTF8IsCounted(t *testing.T) {
 	t.Parallel()
 	data := written(t, &ratelimit.RateLimitRequest{Domain: "shop",
-		Descriptors: described(t, "user=a??z", "remote_address=10.0.0.1")})
+		Descriptors: parseDescriptors(t, "user=a??z", "remote_address=10.0.0.1")})
 	var c limit.Call
 	if err := decode(strings.Replace(string(data), "??", "\xff\xfe", 1), &c); err != nil {
 		t.Fatalf("%v: Envoy would let the request pass all its limits", err)
@@ -115,7 +114,7 @@ func TestInvalidUTF8IsCounted(t *testing.T) {
 	}
 }
 
-// Two bytes of a message are a descriptor of 160 bytes, or an entry of 32: no request may have so many that they matter.
+// Two bytes of a message make a descriptor of 160 bytes, or an entry of 32 bytes, so their number must be bounded.
 func TestEmptyMessagePartsTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	for part, data := range map[string][]byte{"descriptor": bytes.Repeat([]byte{0x12, 0}, MaxRequest/2),

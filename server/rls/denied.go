@@ -25,20 +25,20 @@ const (
 	valueStruct  protowire.Number = 5
 )
 
-// unknownDomain is the entry of the Struct for an unknown domain. It does not repeat the client's name.
-var unknownDomain, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
+// unknownDomainEntry is the entry of the Struct for an unknown domain. It does not repeat the name that the client sent.
+var unknownDomainEntry, _ = proto.Marshal(&structpb.Struct{Fields: map[string]*structpb.Value{
 	"unknown_domain": structpb.NewBoolValue(true)}})
 
-// deniedSize is the room for an entry with names and paths of usual length; longer ones make the answer grow.
+// deniedSize is how many bytes are allocated for an entry, enough for names and paths of usual length.
 const deniedSize = 176
 
 // appendDenied writes entries of the Struct dynamic_metadata: unknown_domain, or denied and shadow_denied, each a
 // Struct of the rule and the limit. It is hand-written because refusals must stay cheap.
 func appendDenied(dst []byte, c *limit.Call) []byte {
 	if c.UnknownDomain {
-		return append(dst, unknownDomain...)
+		return append(dst, unknownDomainEntry...)
 	}
-	if denier := denying(&c.Verdict); denier != nil {
+	if denier := denyingStatus(&c.Verdict); denier != nil {
 		if c.Result == limit.Shadowed {
 			return appendDenial(dst, "shadow_denied", c.Domain, denier, denier.RetryIn)
 		}
@@ -54,9 +54,9 @@ func appendDenied(dst []byte, c *limit.Call) []byte {
 // shadowOver reports whether only shadow mode keeps a descriptor from refusing its request.
 func shadowOver(s limit.Status) bool { return s.Outcome == limit.ShadowOver }
 
-// denying returns the status that refuses the request, or would without Options.Shadow; nil for none. It is the one
-// with the longest wait or, if only quotas are over, with the shortest.
-func denying(v *limit.Verdict) *limit.Status {
+// denyingStatus returns the status that refuses the request, or would without limit.Options.Shadow; nil for none. It is
+// the one with the longest wait or, if only quotas are over, with the shortest.
+func denyingStatus(v *limit.Verdict) *limit.Status {
 	if v.Result == limit.OK {
 		return nil
 	}
@@ -75,7 +75,7 @@ func denying(v *limit.Verdict) *limit.Status {
 	return cmp.Or(longest, quota)
 }
 
-// appendDenial writes one entry: the rule, its limit, and the whole seconds to wait, left out for backend.Never.
+// appendDenial writes one entry: the rule, its limit and, unless wait is backend.Never, the whole seconds to wait.
 func appendDenial(dst []byte, name, domain string, denier *limit.Status, wait time.Duration) []byte {
 	dst, entry, value := openField(dst, name)
 	dst, denial := openMessage(dst, valueStruct)

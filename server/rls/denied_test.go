@@ -29,8 +29,8 @@ descriptors:
   - {key: q3, quota_mode: true, rate_limit: {requests_per_unit: 9, unit: hour}}
 `
 
-// said returns dynamic metadata in JSON, with sorted keys; "" for none.
-func said(t testing.TB, m *structpb.Struct) string {
+// metadataJSON returns dynamic metadata as JSON with sorted keys, or "" for none.
+func metadataJSON(t testing.TB, m *structpb.Struct) string {
 	t.Helper()
 	if m == nil {
 		return ""
@@ -49,7 +49,7 @@ func TestDynamicMetadataTellsWhichRuleDenied(t *testing.T) {
 	config := fixture.Config(t, refusing)
 	for _, tc := range []struct {
 		promise, domain, ask string
-		off                  bool // nothing of denials is asked for
+		off                  bool // DeniedMetadata is off
 		shadow, request      bool
 		want                 string
 	}{
@@ -78,11 +78,11 @@ func TestDynamicMetadataTellsWhichRuleDenied(t *testing.T) {
 			w.ask(t, 1, key)
 		}
 		answer, err := w.send(t, &ratelimit.RateLimitRequest{Domain: cmp.Or(tc.domain, "shop"), HitsAddend: 1,
-			Descriptors: described(t, strings.Split(tc.ask, " + ")...)})
+			Descriptors: parseDescriptors(t, strings.Split(tc.ask, " + ")...)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := said(t, answer.DynamicMetadata); got != tc.want {
+		if got := metadataJSON(t, answer.DynamicMetadata); got != tc.want {
 			t.Errorf("%s: dynamic metadata are\n%s\nwant\n%s", tc.promise, got, tc.want)
 		}
 		for _, h := range answer.ResponseHeadersToAdd {

@@ -40,7 +40,8 @@ func (s *Service) encode(c *limit.Call) []byte {
 	return dst
 }
 
-// explainsDenial reports whether dynamic metadata explain a denial, a denial avoided by shadow mode, or an unknown domain.
+// explainsDenial reports whether the dynamic metadata must explain a denial, one that shadow mode prevented, or an
+// unknown domain.
 func (o *Options) explainsDenial(v *limit.Verdict) bool {
 	return o.DeniedMetadata && (v.Result != limit.OK || v.UnknownDomain || slices.ContainsFunc(v.Statuses, shadowOver))
 }
@@ -86,7 +87,7 @@ func code(over bool) uint64 {
 	return 1 // OK
 }
 
-// wholeSeconds rounds up, to at least 1: a client that waits that long is not too early.
+// wholeSeconds rounds up, to at least 1, so that a client that waits that long is not too early.
 func wholeSeconds(d time.Duration) uint64 {
 	seconds := uint64(d / time.Second)
 	if d%time.Second > 0 {
@@ -109,13 +110,13 @@ func appendText[T string | []byte](dst []byte, number protowire.Number, text T) 
 	return append(protowire.AppendVarint(dst, uint64(len(text))), text...)
 }
 
-// openMessage begins a message field, with one byte for its length, which closeMessage sets.
+// openMessage begins a message field. It leaves one byte for the length, which closeMessage sets.
 func openMessage(dst []byte, number protowire.Number) ([]byte, int) {
 	dst = append(protowire.AppendTag(dst, number, protowire.BytesType), 0)
 	return dst, len(dst)
 }
 
-// closeMessage ends the message that begins at begin. It moves a long one, whose length needs more bytes.
+// closeMessage ends the message that begins at begin. It moves the message if its length needs more bytes.
 func closeMessage(dst []byte, begin int) []byte {
 	size := len(dst) - begin
 	if extra := protowire.SizeVarint(uint64(size)) - 1; extra > 0 {
@@ -128,13 +129,13 @@ func closeMessage(dst []byte, begin int) []byte {
 
 // Headers are the headers that Envoy adds to requests and responses. The zero value adds nothing.
 type Headers struct {
-	Answer     Names // of the response to the caller
-	Request    Names // of the request to the upstream
-	RetryAfter bool  // tell refused callers when to retry, in whole seconds
+	Response   HeaderNames // of the response to the caller
+	Request    HeaderNames // of the request to the upstream
+	RetryAfter bool        // add retry-after to refused answers, in whole seconds
 }
 
-// Names are the names of headers that show one descriptor's limit. A header with an empty name is omitted.
-type Names struct {
+// HeaderNames are the names of headers that show one descriptor's limit. A header with an empty name is omitted.
+type HeaderNames struct {
 	Limit     string // hits allowed in a window
 	Remaining string // hits that still fit
 	Reset     string // whole seconds until more fit
@@ -148,9 +149,9 @@ const (
 
 // append writes the headers as fields of a RateLimitResponse.
 func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
-	if h.Answer != (Names{}) || h.Request != (Names{}) {
+	if h.Response != (HeaderNames{}) || h.Request != (HeaderNames{}) {
 		if s := headerStatus(v.Statuses); s != nil {
-			dst = h.Answer.append(dst, responseHeadersToAdd, s)
+			dst = h.Response.append(dst, responseHeadersToAdd, s)
 			dst = h.Request.append(dst, requestHeadersToAdd, s)
 		}
 	}
@@ -162,14 +163,14 @@ func (h *Headers) append(dst []byte, v *limit.Verdict) []byte {
 	return dst
 }
 
-func (n *Names) append(dst []byte, field protowire.Number, s *limit.Status) []byte {
+func (n *HeaderNames) append(dst []byte, field protowire.Number, s *limit.Status) []byte {
 	dst = appendHeader(dst, field, n.Limit, min(s.Limit.Requests, math.MaxUint32))
 	dst = appendHeader(dst, field, n.Remaining, min(s.Remaining, math.MaxUint32))
 	return appendHeader(dst, field, n.Reset, wholeSeconds(s.ResetIn))
 }
 
-// headerStatus returns the status that the headers show, chosen as envoyproxy/ratelimit does: the last that is over
-// and no quota, else the one with the least remaining; nil if no limit applies.
+// headerStatus returns the status that the headers show, chosen as in envoyproxy/ratelimit: the last one that is over
+// and not a quota, else the one with the least remaining hits; nil if no limit applies.
 func headerStatus(statuses []limit.Status) *limit.Status {
 	var least, over *limit.Status
 	for i := range statuses {
@@ -185,8 +186,8 @@ func headerStatus(statuses []limit.Status) *limit.Status {
 	return cmp.Or(over, least)
 }
 
-// retryIn returns when a refused request of this size would pass: when the last of its descriptors lets it, also of
-// those that it has filled itself; of quotas, the first suffices. It returns backend.Never if it never would.
+// retryIn returns after what time a refused request would pass if it were repeated: once all its descriptors have room,
+// those too that had room just for this request, but only one of its quotas. It returns backend.Never if it never would.
 func retryIn(statuses []limit.Status) time.Duration {
 	var longest time.Duration
 	quota, soonest := false, backend.Never
@@ -208,7 +209,7 @@ func retryIn(statuses []limit.Status) time.Duration {
 	return longest
 }
 
-// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as a field; nothing if the name is empty.
+// appendHeader writes a HeaderValue (envoy/config/core/v3/base.proto) as a field, unless the name is empty.
 func appendHeader(dst []byte, field protowire.Number, name string, value uint64) []byte {
 	if name == "" {
 		return dst

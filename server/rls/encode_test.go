@@ -18,8 +18,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Whatever the lengths of texts, and of the messages that hold them, the bytes are those of the protobuf message that says
-// the same; numbers that it has no room for are its largest. What answers say is among the behaviours of package server.
+// The encoded bytes must equal those of protobuf's message, for texts and messages of any length. Numbers that are too
+// large for a field become its largest. Package server tests the contents of answers.
 func TestEncodeAgreesWithProtobuf(t *testing.T) {
 	for length := 1; length < 16_390; length++ {
 		switch length {
@@ -33,7 +33,7 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 		c := &limit.Call{Request: limit.Request{Domain: text}, Verdict: limit.Verdict{Result: limit.OverLimit, Message: text, Statuses: []limit.Status{
 			{Limit: limited, Outcome: limit.Within, Decision: backend.Decision{Remaining: math.MaxUint64, ResetIn: math.MaxInt64}}, {}, {Outcome: limit.Unlimited},
 			{Limit: limited, Outcome: limit.Over, Rule: &descriptors.Rule{Path: text}, Decision: backend.Decision{RetryIn: time.Second + 1}}}}}
-		o := Options{Headers: Headers{Answer: Names{Limit: text, Reset: "reset"}, Request: Names{Remaining: text}, RetryAfter: true},
+		o := Options{Headers: Headers{Response: HeaderNames{Limit: text, Reset: "reset"}, Request: HeaderNames{Remaining: text}, RetryAfter: true},
 			DynamicMetadata: true, DeniedMetadata: true}
 
 		const ok, over = ratelimit.RateLimitResponse_OK, ratelimit.RateLimitResponse_OVER_LIMIT
@@ -47,9 +47,9 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 			ResponseHeadersToAdd: []*core.HeaderValue{{Key: text, Value: "4294967295"}, {Key: "reset", Value: "1"}, {Key: "retry-after", Value: "2"}},
 			RequestHeadersToAdd:  []*core.HeaderValue{{Key: text, Value: "0"}}}
 		if length%2 == 0 { // some headers are for the request alone
-			o.Headers.Answer, want.ResponseHeadersToAdd = Names{}, want.ResponseHeadersToAdd[2:]
+			o.Headers.Response, want.ResponseHeadersToAdd = HeaderNames{}, want.ResponseHeadersToAdd[2:]
 		}
-		said := metadata(c, &o)
+		said := metadataFields(c, &o)
 		said["denied"] = map[string]any{"domain": text, "path": text, "rule": text, "limit": limited.String(), "name": text, "retry_after": 2}
 		var err error
 		if want.DynamicMetadata, err = structpb.NewStruct(said); err != nil {
@@ -61,7 +61,7 @@ func TestEncodeAgreesWithProtobuf(t *testing.T) {
 	}
 }
 
-// encoded reads the answer that a call gets.
+// encoded returns the decoded answer of a call.
 func encoded(t *testing.T, o Options, c *limit.Call) *ratelimit.RateLimitResponse {
 	t.Helper()
 	answer := new(ratelimit.RateLimitResponse)

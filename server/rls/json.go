@@ -15,16 +15,16 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// MaxRequest is the largest request, in bytes, that its rules decide; up to MaxMessage it is answered as too large,
-// because an error would let it pass where Envoy's failure_mode_deny is off. From 60 KiB of headers, its default,
-// Envoy makes larger ones only if one header yields 280 entries. Parsing JSON takes some sixty times the request's
-// size, so its size is bounded by maxJSON, and its concurrency by readers.
+// MaxRequest is the largest request, in bytes, that rules decide. A larger one, up to MaxMessage, is answered as too
+// large: an error would let it pass where Envoy's failure_mode_deny is off. Envoy's default limit of 60 KiB of headers
+// makes larger requests only if one header yields 280 entries. Parsing JSON takes memory of some sixty times the
+// request's size, so maxJSON limits the size, and maxJSONReaders the concurrency.
 const (
-	MaxRequest = 1 << 20
-	MaxMessage = 16 << 20
-	cutTo      = 4 << 10 // bytes read of a longer message: the domain comes first
-	maxJSON    = 64 << 10
-	readers    = 4
+	MaxRequest     = 1 << 20
+	MaxMessage     = 16 << 20
+	cutBytes       = 4 << 10 // how much of a request above MaxRequest is read: it begins with the domain
+	maxJSON        = 64 << 10
+	maxJSONReaders = 4
 )
 
 // ServeHTTP answers a RateLimitRequest in JSON with a RateLimitResponse: 200 if the request may pass, 429 if not, 400
@@ -39,11 +39,11 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	in := s.calls.Get().(*inbound)
+	in := s.calls.Get().(*inboundCall)
 	defer s.release(in)
 	in.json = true
 	var out *reply
-	if err = s.read(r.Context(), body, in); err == nil {
+	if err = s.parseJSON(r.Context(), body, in); err == nil {
 		out, err = s.answer(r.Context(), in)
 	}
 	if err != nil {
@@ -57,11 +57,11 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, out.encoded)
 }
 
-// read parses a request in JSON, once a reader is free and unless its client leaves before.
-func (s *Service) read(ctx context.Context, body []byte, in *inbound) error {
+// parseJSON parses a request in JSON. It first waits until fewer than maxJSONReaders do so, or until ctx ends.
+func (s *Service) parseJSON(ctx context.Context, body []byte, in *inboundCall) error {
 	select {
-	case s.reading <- struct{}{}:
-		defer func() { <-s.reading }()
+	case s.jsonReaders <- struct{}{}:
+		defer func() { <-s.jsonReaders }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

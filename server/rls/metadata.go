@@ -18,7 +18,7 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	before := len(dst)
 	dst, begin := openMessage(dst, 6)
 	if o.DynamicMetadata || c.Degraded {
-		m, err := structpb.NewStruct(metadata(c, o))
+		m, err := structpb.NewStruct(metadataFields(c, o))
 		if err == nil {
 			dst, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(dst, m)
 		}
@@ -32,11 +32,11 @@ func (s *Service) appendMetadata(dst []byte, c *limit.Call) []byte {
 	return closeMessage(dst, begin)
 }
 
-// metadata builds a new map for each answer: a rule's own is shared by all requests.
-func metadata(c *limit.Call, o *Options) map[string]any {
+// metadataFields builds a new map for each answer, because all requests share the metadata of a rule.
+func metadataFields(c *limit.Call, o *Options) map[string]any {
 	fields := make(map[string]any)
 	if c.Degraded {
-		fields["degraded"] = degraded(c.Statuses)
+		fields["degraded"] = degradedDescriptors(c.Statuses)
 	}
 	if o.DynamicMetadata {
 		describeRequest(fields, c)
@@ -44,8 +44,8 @@ func metadata(c *limit.Call, o *Options) map[string]any {
 	return fields
 }
 
-// degraded lists the descriptors that a failure policy decided, with the policy and the reason.
-func degraded(statuses []limit.Status) []any {
+// degradedDescriptors lists the descriptors that a failure policy decided, with the policy and the reason.
+func degradedDescriptors(statuses []limit.Status) []any {
 	all := []any{}
 	for i := range statuses {
 		if s := &statuses[i]; s.Policy != descriptors.PolicyDefault {
@@ -60,7 +60,7 @@ func degraded(statuses []limit.Status) []any {
 func describeRequest(fields map[string]any, c *limit.Call) {
 	all := make([]any, len(c.Descriptors))
 	for i := range c.Descriptors {
-		all[i] = describe(&c.Descriptors[i])
+		all[i] = describeDescriptor(&c.Descriptors[i])
 	}
 	fields["domain"], fields["descriptors"] = c.Domain, all
 	if c.Hits != 0 {
@@ -75,22 +75,22 @@ func describeRequest(fields map[string]any, c *limit.Call) {
 	}
 }
 
-// merge adds missing entries of from, deeply: maps that both have are merged in turn; other entries of into stay.
-func merge(into, from map[string]any) {
-	for name, v := range from {
+// merge adds the entries of src that dst lacks. It merges maps that both have; dst keeps its other entries.
+func merge(dst, src map[string]any) {
+	for name, v := range src {
 		inner, isMap := v.(map[string]any)
-		if _, taken := into[name]; !taken && isMap {
-			into[name] = make(map[string]any, len(inner)) // a copy to merge into, because v is its rule's
+		if _, taken := dst[name]; !taken && isMap {
+			dst[name] = make(map[string]any, len(inner)) // a copy to merge into, because v belongs to its rule
 		} else if !taken {
-			into[name] = v
+			dst[name] = v
 		}
-		if own, both := into[name].(map[string]any); both && isMap {
-			merge(own, inner)
+		if dstMap, ok := dst[name].(map[string]any); ok && isMap {
+			merge(dstMap, inner)
 		}
 	}
 }
 
-func describe(d *limit.Descriptor) map[string]any {
+func describeDescriptor(d *limit.Descriptor) map[string]any {
 	entries := make([]any, len(d.Entries))
 	for i, e := range d.Entries {
 		entries[i] = e.Key + "=" + e.Value

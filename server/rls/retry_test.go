@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// waiting are rules by every algorithm and charge, none of them a quota: of these one is enough.
-const waiting = `
+// retryRules has rules of every algorithm and charge, but no quotas, because one quota with room lets a request pass.
+const retryRules = `
 domain: shop
 descriptors:
   - {key: window, rate_limit: {requests_per_unit: 4, unit: minute}}
@@ -28,7 +28,7 @@ descriptors:
     rate_limits: [{requests_per_unit: 3, unit: minute}, {requests_per_unit: 6, unit: hour, algorithm: fixed_window}]
 `
 
-// of returns a user's descriptors with these keys.
+// of returns descriptors with these keys and a user.
 func of(user string, keys []string) (texts []string) {
 	for _, key := range keys {
 		texts = append(texts, key+"="+user)
@@ -36,7 +36,7 @@ func of(user string, keys []string) (texts []string) {
 	return texts
 }
 
-// over returns the keys whose descriptors an answer refuses, and the longest wait that it tells of any, in seconds.
+// over returns the keys whose descriptors an answer refuses, and the longest wait of these, in seconds.
 func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string, longest int64) {
 	for i, s := range answer.Statuses {
 		if s.Code == ratelimit.RateLimitResponse_OVER_LIMIT {
@@ -47,13 +47,13 @@ func over(answer *ratelimit.RateLimitResponse, keys []string) (refused []string,
 	return refused, longest
 }
 
-// A caller who waits for as many seconds as retry-after says is admitted by every descriptor, also by one that the
-// refused request itself has filled, and one who comes a second earlier is refused by some. Two users do the same until
-// then: one who is early may count.
+// A caller who waits for retry-after seconds is admitted by every descriptor, even by one that the refused request has
+// filled; a second earlier, some descriptor refuses him. The test uses two users with the same requests, one for each
+// retry, because the early retry may count.
 func TestRetryAfterAdmitsEveryDescriptor(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	all := []string{"window", "brief", "fixed", "log", "several", "mixed", "shadow"}
-	w := newWorld(t, fixture.Config(t, waiting), limit.Options{}, Options{Headers: Headers{RetryAfter: true}})
+	w := newWorld(t, fixture.Config(t, retryRules), limit.Options{}, Options{Headers: Headers{RetryAfter: true}})
 	waits, filled := 0, 0
 	rounds := 3000
 	if testing.Short() {
@@ -68,7 +68,7 @@ func TestRetryAfterAdmitsEveryDescriptor(t *testing.T) {
 			answer := w.ask(t, hits, of(late, keys)...)
 			if answer.OverallCode == ratelimit.RateLimitResponse_OVER_LIMIT && r.IntN(3) == 0 {
 				waits++
-				if w.comeAgain(t, answer, early, late, hits, keys) {
+				if w.retryRequest(t, answer, early, late, hits, keys) {
 					filled++
 				}
 				break
@@ -82,9 +82,9 @@ func TestRetryAfterAdmitsEveryDescriptor(t *testing.T) {
 	}
 }
 
-// comeAgain repeats a refused request: as one user a second before the time that the answer tells, as the other in
-// time. It reports whether the wait is longer than that of the descriptors that refused it.
-func (w *world) comeAgain(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32,
+// retryRequest repeats a refused request: as the user early a second too early, as the user late in time. It reports
+// whether retry-after is longer than the waits of the descriptors that refused the request.
+func (w *world) retryRequest(t *testing.T, answer *ratelimit.RateLimitResponse, early, late string, hits uint32,
 	keys []string) bool {
 	t.Helper()
 	_, longest := over(answer, keys)

@@ -30,23 +30,23 @@ const Method = "/" + ServiceName + "/ShouldRateLimit"
 
 // Service answers rate-limit requests.
 type Service struct {
-	limiter *limit.Limiter
-	options Options
-	observe func(Answered)
-	info    *grpc.UnaryServerInfo // of the method
-	handler grpc.UnaryHandler     // calls answer
-	calls   sync.Pool             // of *inbound
-	reading chan struct{}         // semaphore of the JSON readers
+	limiter     *limit.Limiter
+	options     Options
+	observe     func(AnsweredRequest)
+	info        *grpc.UnaryServerInfo // of the method
+	handler     grpc.UnaryHandler     // calls answer
+	calls       sync.Pool             // of *inboundCall
+	jsonReaders chan struct{}         // semaphore of the JSON readers
 }
 
-// inbound is a received request: its message, and the decoded call.
-type inbound struct {
+// inboundCall is a received request: its message, and the decoded call.
+type inboundCall struct {
 	message string
 	json    bool
 	limit.Call
 }
 
-// Options say what answers contain besides the verdict. The zero value adds nothing.
+// Options select the contents of answers besides the verdict. The zero value adds nothing.
 type Options struct {
 	Headers         Headers
 	DynamicMetadata bool         // send Envoy the request, and the metadata of the rules that let it pass
@@ -54,8 +54,8 @@ type Options struct {
 	Log             *slog.Logger // gets a debug line for each request, with its descriptors; may be nil
 }
 
-// Answered describes an answered request.
-type Answered struct {
+// AnsweredRequest describes an answered request.
+type AnsweredRequest struct {
 	Result  limit.Result
 	Took    time.Duration
 	JSON    bool            // it came as JSON
@@ -64,11 +64,11 @@ type Answered struct {
 }
 
 // New makes the service. It calls observe for every answered request, on the request path and from many goroutines.
-func New(l *limit.Limiter, options Options, observe func(Answered)) *Service {
-	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inbound) }},
-		reading: make(chan struct{}, readers)}
+func New(l *limit.Limiter, options Options, observe func(AnsweredRequest)) *Service {
+	s := &Service{limiter: l, options: options, observe: observe, calls: sync.Pool{New: func() any { return new(inboundCall) }},
+		jsonReaders: make(chan struct{}, maxJSONReaders)}
 	s.info = &grpc.UnaryServerInfo{Server: s, FullMethod: Method}
-	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inbound)) }
+	s.handler = func(ctx context.Context, in any) (any, error) { return s.answer(ctx, in.(*inboundCall)) }
 	return s
 }
 
@@ -85,7 +85,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 // shouldRateLimit is grpc-go's handler of the method. decode only stores the message in its argument.
 func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Service)
-	in := s.calls.Get().(*inbound)
+	in := s.calls.Get().(*inboundCall)
 	defer s.release(in)
 	if err := decode(in); err != nil {
 		return nil, err
@@ -96,14 +96,14 @@ func shouldRateLimit(srv any, ctx context.Context, decode func(any) error, inter
 	return interceptor(ctx, in, s.info, s.handler)
 }
 
-func (s *Service) release(in *inbound) {
+func (s *Service) release(in *inboundCall) {
 	in.Reset()
 	in.message, in.json = "", false
 	s.calls.Put(in)
 }
 
-// answer decodes and answers a request. It decodes here, so that interceptors recover from a panic of decode.
-func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
+// answer decodes and answers a request. Interceptors recover from a panic of decode here, not from one in the codec.
+func (s *Service) answer(ctx context.Context, in *inboundCall) (*reply, error) {
 	begin := time.Now()
 	err := decode(in.message, &in.Call)
 	if err != nil && !in.Cut {
@@ -113,7 +113,7 @@ func (s *Service) answer(ctx context.Context, in *inbound) (*reply, error) {
 }
 
 // decide decides a request that arrived at begin, and encodes the verdict. The call may be reused afterwards.
-func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*reply, error) {
+func (s *Service) decide(ctx context.Context, in *inboundCall, begin time.Time) (*reply, error) {
 	c := &in.Call
 	c.At = begin
 	err := s.limiter.Decide(ctx, c)
@@ -127,7 +127,7 @@ func (s *Service) decide(ctx context.Context, in *inbound, begin time.Time) (*re
 		err = status.Error(codes.Unavailable, err.Error())
 	}
 	took := time.Since(begin)
-	s.observe(Answered{c.Counted(), took, in.json, c, ctx})
+	s.observe(AnsweredRequest{c.Counted(), took, in.json, c, ctx})
 	if s.options.Log != nil && s.options.Log.Enabled(ctx, slog.LevelDebug) {
 		s.logTrace(ctx, c, err, took)
 	}
@@ -151,7 +151,7 @@ type reply struct {
 }
 
 // Codec is the codec of a gRPC server that has the rate-limit service. It encodes that service's messages without
-// reflection, which saves a tenth of a request's cost, and all others as protobuf's codec does. It has the same name,
+// reflection, which saves a tenth of a request's cost, and all others as protobuf's codec does. Its name is "proto" too,
 // because the bytes are the same.
 type Codec struct{ encoding.CodecV2 }
 
@@ -167,10 +167,10 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal decodes a message into v. Of a RateLimitRequest it copies the bytes, for the handler to decode; of one
-// longer than MaxRequest it copies only the beginning, which has the domain.
+// Unmarshal decodes a message into v. If that is a RateLimitRequest, it only copies the bytes, for the handler to decode;
+// if they are more than MaxRequest, it copies only the beginning, which has the domain.
 func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*inbound)
+	in, ok := v.(*inboundCall)
 	if !ok {
 		if bounded, ok := v.(interface{ Fits(bytes int) bool }); ok && !bounded.Fits(data.Len()) {
 			return nil // the handler refuses it
@@ -180,7 +180,7 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in.Cut = data.Len() > MaxRequest
 	n := data.Len()
 	if in.Cut {
-		n = cutTo
+		n = cutBytes
 	}
 	var message strings.Builder // clears no memory, and copies a long message only once
 	message.Grow(n)

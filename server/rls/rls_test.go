@@ -22,7 +22,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// world is a service on a store in memory, whose clock stands still until it is moved.
+// world has a service with a memory store, whose clock only the test moves.
 type world struct {
 	*Service
 	micros atomic.Int64
@@ -40,10 +40,10 @@ func newWorld(t testing.TB, config *descriptors.Config, limits limit.Options, o 
 func serve(store backend.Counter, config *descriptors.Config, limits limit.Options, o Options) *Service {
 	l := limit.New(store, limits, hits.New(0))
 	l.Apply(config)
-	return New(l, o, func(Answered) {})
+	return New(l, o, func(AnsweredRequest) {})
 }
 
-// answerTo brings a message, which may come in pieces, from the wire to the wire, as grpc does.
+// answerTo decodes a message, which may come in pieces, and returns the encoded answer, as grpc does.
 func (s *Service) answerTo(ctx context.Context, pieces ...[]byte) ([]byte, error) {
 	var message mem.BufferSlice
 	for _, piece := range pieces {
@@ -76,10 +76,10 @@ func (s *Service) send(t testing.TB, r *ratelimit.RateLimitRequest) (*ratelimit.
 	return answer, nil
 }
 
-// ask asks for some hits of descriptors of the domain shop, and wants an answer.
+// ask requests n hits for descriptors of the domain shop. It fails the test at an error.
 func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLimitResponse {
 	t.Helper()
-	r := &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n, Descriptors: described(t, texts...)}
+	r := &ratelimit.RateLimitRequest{Domain: "shop", HitsAddend: n, Descriptors: parseDescriptors(t, texts...)}
 	answer, err := s.send(t, r)
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +87,8 @@ func (s *Service) ask(t testing.TB, n uint32, texts ...string) *ratelimit.RateLi
 	return answer
 }
 
-// described reads descriptors as weir call does.
-func described(t testing.TB, texts ...string) (all []*common.RateLimitDescriptor) {
+// parseDescriptors parses descriptors as weir call does.
+func parseDescriptors(t testing.TB, texts ...string) (all []*common.RateLimitDescriptor) {
 	t.Helper()
 	for _, text := range texts {
 		entries, err := descriptors.ParseDescriptor(text)
@@ -113,7 +113,7 @@ func written(t testing.TB, r *ratelimit.RateLimitRequest) []byte {
 	return data
 }
 
-// Decoding is our own code as well: the interceptors, which catch panics, must stand around it.
+// Interceptors recover from panics, so decode must run inside them.
 func TestInterceptorsWrapTheDecoder(t *testing.T) {
 	s := serve(nil, new(descriptors.Config), limit.Options{}, Options{})
 	decode := func(in any) error { return NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("\n\xff")}, in) }

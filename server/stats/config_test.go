@@ -16,8 +16,8 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// shows returns the lines of a scrape that begin so, sorted.
-func (m *Metrics) shows(prefix string) []string {
+// scrapeLines returns the lines of a scrape with this prefix, sorted.
+func (m *Metrics) scrapeLines(prefix string) []string {
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	var found []string
@@ -30,21 +30,21 @@ func (m *Metrics) shows(prefix string) []string {
 	return found
 }
 
-// expect fails unless a scrape has exactly these lines among those that begin so.
+// expect fails the test unless the lines of a scrape with this prefix are exactly want.
 func (m *Metrics) expect(t *testing.T, why, prefix, want string) {
 	t.Helper()
 	lines := slices.Sorted(strings.FieldsFuncSeq(want, func(r rune) bool { return r == '\n' }))
-	if got := m.shows(prefix); !slices.Equal(got, lines) {
+	if got := m.scrapeLines(prefix); !slices.Equal(got, lines) {
 		t.Errorf("%s: a scrape has\n%s\nwant\n%s", why, strings.Join(got, "\n"), strings.Join(lines, "\n"))
 	}
 }
 
-// limiting returns metrics of a limiter that has no configuration yet.
-func limiting(store backend.Counter) (*Metrics, *limit.Limiter) {
+// newLimited returns metrics with a limiter that has no configuration yet.
+func newLimited(store backend.Counter) (*Metrics, *limit.Limiter) {
 	m, recorder := New("test"), hits.New(0)
 	l := limit.New(store, limit.Options{}, recorder)
-	m.Limiter(l)
-	m.Hits(recorder)
+	m.RegisterLimiter(l)
+	m.RegisterHits(recorder)
 	return m, l
 }
 
@@ -56,7 +56,7 @@ func ofUser(domain string) *limit.Call {
 }
 
 func TestMetricsShowTheConfigurationInForce(t *testing.T) {
-	m, l := limiting(nil)
+	m, l := newLimited(nil)
 	const loads = `
 weir_config_loads_total{result="applied"} %d
 weir_config_loads_total{result="rejected"} %d
@@ -80,7 +80,7 @@ weir_config_loaded_timestamp_seconds 1.7e+09`, c.Hash())
 }
 
 func TestDomainSeriesExistBeforeTheFirstRequest(t *testing.T) {
-	m, l := limiting(nil)
+	m, l := newLimited(nil)
 	l.Apply(fixture.Config(t, oneRule))
 	_ = l.Decide(t.Context(), ofUser("shpo"))
 	var want strings.Builder
@@ -94,26 +94,26 @@ func TestDomainSeriesExistBeforeTheFirstRequest(t *testing.T) {
 		}
 	}
 	m.expect(t, "after a request of an unknown domain", "weir_domain_requests_total{", want.String())
-	// The names that stand for what no rule has may be those of a rule, and one file may have all of them.
+	// A domain and a rule may have the names that stand for unknown domains and unmatched descriptors.
 	l.Apply(fixture.Config(t, "domain: __unknown__\ndescriptors:\n- {key: __unmatched__, rate_limit: {unlimited: true}}\n"))
 	m.expect(t, "a series that is there twice spoils all of it", "weir_config_rules", "weir_config_rules 1")
 }
 
-// late is a store whose answers a policy gives.
-type late struct{ backend.Counter }
+// lateStore is a store whose checks a failure policy decides.
+type lateStore struct{ backend.Counter }
 
-func (late) Decide(_ context.Context, _ []backend.Check, out []backend.Decision) error {
+func (lateStore) Decide(_ context.Context, _ []backend.Check, out []backend.Decision) error {
 	out[0] = backend.Decision{Source: backend.FromPolicy, Reason: backend.Late, Policy: descriptors.PolicyDeny}
 	return nil
 }
 
 func TestDegradedSeriesExistBeforeTheFirstDecision(t *testing.T) {
-	m, l := limiting(late{})
+	m, l := newLimited(lateStore{})
 	l.Apply(fixture.Config(t, oneRule))
 	if err := l.Decide(t.Context(), ofUser("shop")); err != nil {
 		t.Fatal(err)
 	}
-	got := m.shows("weir_degraded_total{")
+	got := m.scrapeLines("weir_degraded_total{")
 	if len(got) != (backend.Reasons-1)*(descriptors.Policies-1) ||
 		!slices.Contains(got, `weir_degraded_total{policy="deny",reason="late"} 1`) ||
 		!slices.Contains(got, `weir_degraded_total{policy="local",reason="refused"} 0`) {
@@ -122,7 +122,7 @@ func TestDegradedSeriesExistBeforeTheFirstDecision(t *testing.T) {
 }
 
 func TestEachConfiguredLimitIsAGauge(t *testing.T) {
-	m, l := limiting(nil)
+	m, l := newLimited(nil)
 	m.expect(t, "without a configuration", "weir_limit_requests{", "")
 	l.Apply(fixture.Config(t, `
 domain: shop

@@ -13,7 +13,7 @@ func TestHitsTotalCountsEachHitOnce(t *testing.T) {
 	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+
 		"- {key: user, value: \"a/\\\"b\", detailed_metric: true, rate_limit: {requests_per_unit: 1, unit: day}}")
 	recorder, m := hits.New(100), New("test")
-	m.Hits(recorder)
+	m.RegisterHits(recorder)
 	table := recorder.Table(c)
 	d := descriptors.Descriptor{{Key: "user", Value: `a/"b`}}
 	rule := c.Match("shop", d).Rule
@@ -46,9 +46,9 @@ weir_hits_total{domain="shop",outcome="within",path="user=a%2F\"b"} 5`)
 weir_near_hits_total{domain="__unknown__",path="__unmatched__"} 0
 weir_near_hits_total{domain="shop",path="__unmatched__"} 0
 weir_near_hits_total{domain="shop",path="user=a%2F\"b"} 2`)
-	// The share above which hits are near is a setting: a help with a figure of its own would be wrong for others.
-	const help = "# HELP weir_near_hits_total Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set)."
-	if len(m.shows(help)) != 1 {
+	// NEAR_LIMIT_RATIO is a setting, so the help must name it, not only its default.
+	const help = "# HELP weir_near_hits_total Hits within the limit, but above NEAR_LIMIT_RATIO of it (0.8 unless set)."
+	if len(m.scrapeLines(help)) != 1 {
 		t.Errorf("/metrics lacks %s", help)
 	}
 }

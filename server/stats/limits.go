@@ -11,17 +11,17 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Limiter adds metrics of the configuration in force, the requests by domain, the decisions while the store was away,
-// and refunds.
-func (m *Metrics) Limiter(l *limit.Limiter) {
-	m.collect(func(to chan<- prometheus.Metric) {
+// RegisterLimiter adds metrics of the configuration in force, of requests by domain, of decisions while the store was
+// away, and of refunds.
+func (m *Metrics) RegisterLimiter(l *limit.Limiter) {
+	m.register(func(to chan<- prometheus.Metric) {
 		sendDegraded(l, to)
 		sendLimits(l, to)
 		sendConfig(l, to)
 		sendDomains(l, to)
 	})
 	for result, n := range map[string]*atomic.Uint64{"done": &l.Refunds.Done, "failed": &l.Refunds.Failed} {
-		m.Counter("weir_refunds_on_deny_total", "Checks that a refused request charged to descriptors that are not over, by "+
+		m.RegisterCounter("weir_refunds_on_deny_total", "Checks that a refused request charged to descriptors that are not over, by "+
 			"whether they were given back (refund_on_deny).", map[string]string{"result": result},
 			func() float64 { return float64(n.Load()) })
 	}
@@ -51,8 +51,8 @@ var limitRequests = prometheus.NewDesc("weir_limit_requests",
 func sendLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
 	for _, rule := range limiter.Config().Rules() {
 		for i, l := range rule.Limits {
-			written := func(other descriptors.Limit) bool { return other.String() == l.String() }
-			if !slices.ContainsFunc(rule.Limits[:i], written) { // limits of two algorithms may have the same text
+			sameText := func(other descriptors.Limit) bool { return other.String() == l.String() }
+			if !slices.ContainsFunc(rule.Limits[:i], sameText) { // limits of two algorithms may have the same text
 				send(to, limitRequests, prometheus.GaugeValue, float64(l.Requests), rule.Domain, rule.Path, l.String())
 			}
 		}
@@ -61,10 +61,11 @@ func sendLimits(limiter *limit.Limiter, to chan<- prometheus.Metric) {
 
 var (
 	configInfo = prometheus.NewDesc("weir_config_info",
-		"1; the label is a hash of the domains and rules in force: replicas that show another one decide otherwise.", []string{"hash"}, nil)
+		"Always 1. The label is a hash of the domains and rules in force: replicas with different hashes decide differently.",
+		[]string{"hash"}, nil)
 	configRules         = prometheus.NewDesc("weir_config_rules", "Rules in force.", nil, nil)
 	configBrokenDomains = prometheus.NewDesc("weir_config_broken_domains",
-		"Domains whose files have errors and never were good, so that their requests get no verdict.", nil, nil)
+		"Domains whose files have had errors since weir began, so that their requests get no verdict.", nil, nil)
 )
 
 // sendConfig sends metrics of the configuration in force. Without one there are no rules, and no hash.

@@ -8,9 +8,9 @@ import (
 
 func TestEachRedisServerIsMeasuredUntilGone(t *testing.T) {
 	m := New("test")
-	r := m.Redis()
+	r := m.RegisterRedis()
 	away := map[string]bool{"a:1": false, "b:2": true}
-	r.AddServers("main", func(yield func(string, bool, bool)) {
+	r.RegisterServers("main", func(yield func(string, bool, bool)) {
 		for server, is := range away {
 			yield(server, is, !is)
 		}
@@ -19,7 +19,7 @@ func TestEachRedisServerIsMeasuredUntilGone(t *testing.T) {
 	a.Answered(3 * time.Millisecond)
 	a.Waited(200 * time.Microsecond)
 	b.Waited(time.Second)
-	scrape := func() string { return strings.Join(m.shows("weir_redis_"), "\n") + "\n" }
+	scrape := func() string { return strings.Join(m.scrapeLines("weir_redis_"), "\n") + "\n" }
 	text := scrape()
 	for _, line := range []string{
 		`weir_redis_breaker_open{redis="main",server="a:1"} 0`,

@@ -24,7 +24,7 @@ import (
 type Metrics struct {
 	Process
 	requests [limit.Results]atomic.Uint64
-	seconds  prometheus.Histogram
+	latency  prometheus.Histogram
 	panics   prometheus.Counter
 
 	configsApplied, configsRejected atomic.Uint64
@@ -39,8 +39,8 @@ var requestsTotal = prometheus.NewDesc("weir_requests_total", "Rate-limit reques
 func New(version string) *Metrics {
 	m := &Metrics{Process: NewProcess(version)}
 	register := promauto.With(m.registry)
-	m.collect(func(to chan<- prometheus.Metric) { sendOutcomes(to, requestsTotal, m.Requests()) })
-	m.seconds = register.NewHistogram(prometheus.HistogramOpts{
+	m.register(func(to chan<- prometheus.Metric) { sendOutcomes(to, requestsTotal, m.Requests()) })
+	m.latency = register.NewHistogram(prometheus.HistogramOpts{
 		Name:    "weir_request_seconds",
 		Help:    "Time from a decoded request to its encoded verdict.",
 		Buckets: RequestBuckets(),
@@ -50,14 +50,14 @@ func New(version string) *Metrics {
 		Help: "Panics that were caught while a request was answered. Each is a defect: please report it.",
 	})
 	for result, n := range map[string]*atomic.Uint64{"applied": &m.configsApplied, "rejected": &m.configsRejected} {
-		m.Counter("weir_config_loads_total", "Configurations read, by whether they were put in force.",
+		m.RegisterCounter("weir_config_loads_total", "Configurations read, by whether they were put in force.",
 			map[string]string{"result": result}, func() float64 { return float64(n.Load()) })
 	}
 	m.configCurrent = register.NewGauge(prometheus.GaugeOpts{
 		Name: "weir_config_current",
 		Help: "1 if the configuration in force is the one that the source has, 0 if that was rejected or there is none.",
 	})
-	m.Gauge("weir_config_loaded_timestamp_seconds",
+	m.RegisterGauge("weir_config_loaded_timestamp_seconds",
 		"When the configuration in force was put in force, in Unix seconds; 0 for never.",
 		nil, func() float64 { return float64(m.configAppliedAt.Load()) / 1000 })
 	return m
@@ -75,7 +75,7 @@ type Process struct{ registry *prometheus.Registry }
 func NewProcess(version string) Process {
 	p := Process{prometheus.NewRegistry()}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	p.Gauge("weir_build_info", "Always 1; the labels say which build this is.",
+	p.RegisterGauge("weir_build_info", "Always 1; the labels say which build this is.",
 		map[string]string{"version": version, "goversion": runtime.Version()}, func() float64 { return 1 })
 	return p
 }
@@ -83,7 +83,7 @@ func NewProcess(version string) Process {
 // Observe counts a request, and records how long its answer took.
 func (m *Metrics) Observe(r limit.Result, took time.Duration) {
 	m.requests[r].Add(1)
-	m.seconds.Observe(took.Seconds())
+	m.latency.Observe(took.Seconds())
 }
 
 // Requests returns how many requests have had each result.
@@ -99,8 +99,8 @@ func (m *Metrics) ConfigLoads() (applied, rejected uint64) {
 	return m.configsApplied.Load(), m.configsRejected.Load()
 }
 
-// Panicked counts a recovered panic.
-func (m *Metrics) Panicked() { m.panics.Inc() }
+// CountPanic counts a recovered panic.
+func (m *Metrics) CountPanic() { m.panics.Inc() }
 
 // ConfigApplied counts a configuration that was put in force, and records when.
 func (m *Metrics) ConfigApplied(now time.Time) {
@@ -109,8 +109,8 @@ func (m *Metrics) ConfigApplied(now time.Time) {
 	m.configAppliedAt.Store(now.UnixMilli())
 }
 
-// ConfigLoaded returns when the last configuration was put in force, the Unix epoch before the first.
-func (m *Metrics) ConfigLoaded() time.Time { return time.UnixMilli(m.configAppliedAt.Load()) }
+// ConfigAppliedAt returns when the last configuration was put in force, or the Unix epoch before the first.
+func (m *Metrics) ConfigAppliedAt() time.Time { return time.UnixMilli(m.configAppliedAt.Load()) }
 
 // ConfigRejected counts a configuration that was not put in force, or only in part.
 func (m *Metrics) ConfigRejected() {
@@ -118,45 +118,45 @@ func (m *Metrics) ConfigRejected() {
 	m.configCurrent.Set(0)
 }
 
-// Gauge adds a gauge that is read at each scrape; labels are constant.
-func (p Process) Gauge(name, help string, labels map[string]string, value func() float64) {
+// RegisterGauge adds a gauge whose value each scrape reads. Its labels are constant.
+func (p Process) RegisterGauge(name, help string, labels map[string]string, value func() float64) {
 	p.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Gauges adds gauges that are read at each scrape, by a label whose values may change.
-func (p Process) Gauges(name, help, label string, values func() map[string]int) {
+// RegisterGauges adds a gauge with one label. Each scrape reads the values by label value.
+func (p Process) RegisterGauges(name, help, label string, values func() map[string]int) {
 	d := prometheus.NewDesc(name, help, []string{label}, nil)
-	p.collect(func(to chan<- prometheus.Metric) {
-		for of, value := range values() {
-			send(to, d, prometheus.GaugeValue, float64(value), of)
+	p.register(func(to chan<- prometheus.Metric) {
+		for labelValue, value := range values() {
+			send(to, d, prometheus.GaugeValue, float64(value), labelValue)
 		}
 	})
 }
 
-// Counter adds a counter that is read at each scrape; labels are constant.
-func (p Process) Counter(name, help string, labels map[string]string, total func() float64) {
+// RegisterCounter adds a counter whose total each scrape reads. Its labels are constant.
+func (p Process) RegisterCounter(name, help string, labels map[string]string, total func() float64) {
 	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, total))
 }
 
-// RefusedTokens adds the number of requests with a wrong token to the admin port.
-func (p Process) RefusedTokens(total func() uint64) {
-	p.Counter("weir_admin_refused_tokens_total", "Requests to the admin port with a token that is wrong.", nil,
+// RegisterRefusedTokens adds the counter of requests to the admin port with a wrong token.
+func (p Process) RegisterRefusedTokens(total func() uint64) {
+	p.RegisterCounter("weir_admin_refused_tokens_total", "Requests to the admin port with a wrong token.", nil,
 		func() float64 { return float64(total()) })
 }
 
-// Connections adds how many connections each port has, and how many it refused.
-func (p Process) Connections(all []*connlimit.Listener) {
+// RegisterConnections adds, for each port, a gauge of its connections and counters of those that it refused.
+func (p Process) RegisterConnections(all []*connlimit.Listener) {
 	for _, l := range all {
-		p.Gauge("weir_connections", "Connections of each port.", map[string]string{"port": l.Port},
+		p.RegisterGauge("weir_connections", "Connections of each port.", map[string]string{"port": l.Port},
 			func() float64 { return float64(l.Open()) })
-		for _, r := range []connlimit.Reason{connlimit.Total, connlimit.Client} {
-			p.Counter("weir_connections_refused_total", "Connections that weir refused, by port and the limit that they were beyond.",
+		for _, r := range []connlimit.Reason{connlimit.ReasonTotal, connlimit.ReasonClient} {
+			p.RegisterCounter("weir_connections_refused_total", "Connections that weir refused, by port and exceeded limit.",
 				map[string]string{"port": l.Port, "reason": string(r)}, func() float64 { return float64(l.Refused(r)) })
 		}
 	}
 }
 
-// collector sends series at each scrape, as an unchecked collector: they are not known before.
+// collector is an unchecked prometheus.Collector: it describes no series, because it learns them at each scrape.
 type collector func(to chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector.
@@ -165,8 +165,8 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
-// collect registers a collector.
-func (p Process) collect(c collector) { p.registry.MustRegister(c) }
+// register registers a collector.
+func (p Process) register(c collector) { p.registry.MustRegister(c) }
 
 // send sends one series of a metric.
 func send(to chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
@@ -178,19 +178,19 @@ func (p Process) Handler() http.Handler {
 	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{})
 }
 
-// Hits adds the totals of each rule in force, zeros too, because increase() ignores the first value of a series.
-// Values are no labels, because requests choose them.
-func (m *Metrics) Hits(r *hits.Recorder) {
-	m.collect(func(to chan<- prometheus.Metric) { sendHits(r, to) })
+// RegisterHits adds the totals of each rule in force, zeros too, because increase() ignores the first value of a series.
+// Descriptor values do not become labels, because requests choose them.
+func (m *Metrics) RegisterHits(r *hits.Recorder) {
+	m.register(func(to chan<- prometheus.Metric) { sendHits(r, to) })
 }
 
 var (
 	hitsTotal = prometheus.NewDesc("weir_hits_total",
-		"Hits by rule and what became of them: within its limits, over, which is denied, shadow, over but let through, or degraded, "+
-			"decided without a store.",
+		"Hits by rule and outcome: within (the limits), over (denied), shadow (over the limits, but let through) or degraded "+
+			"(decided without a store).",
 		[]string{"domain", "path", "outcome"}, nil)
 	nearTotal = prometheus.NewDesc("weir_near_hits_total",
-		"Of the hits within, those above NEAR_LIMIT_RATIO of the limit (0.8 unless set).", []string{"domain", "path"}, nil)
+		"Hits within the limit, but above NEAR_LIMIT_RATIO of it (0.8 unless set).", []string{"domain", "path"}, nil)
 )
 
 // sendHits sends each metric's series in the order of the output, because sorting them would dominate a scrape of many rules.

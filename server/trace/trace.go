@@ -1,5 +1,5 @@
-// Package trace exports spans to an OpenTelemetry collector: of rate-limit requests whose callers trace them, of their
-// exchanges with servers, and of weir's background work.
+// Package trace exports spans to an OpenTelemetry collector: for sampled rate-limit requests, for the exchanges with
+// Redis or memcached that they cause, and for weir's background work.
 package trace
 
 import (
@@ -36,25 +36,25 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// Config says what is traced. The exporter also reads the environment variables OTEL_EXPORTER_OTLP_*.
+// Config configures tracing. The exporter also reads the environment variables OTEL_EXPORTER_OTLP_*.
 type Config struct {
 	GRPC     bool    // export by gRPC, else by HTTP with protobuf
-	Ratio    float64 // sampled share of the traces that begin here; those of callers are sampled as the callers say
+	Ratio    float64 // share of the traces that begin here which is sampled; callers decide about their own
 	Values   bool    // show values of descriptors in spans of requests
 	Method   string  // the traced gRPC method, with its full name
 	Resource *resource.Resource
-	Exported func(err error) // called after each export
+	OnExport func(err error) // called after each export
 }
 
 // Tracer makes spans. Its methods may be called by any number of goroutines; only Close blocks on the collector.
-// Exchanges and Span of a nil Tracer make none.
+// A nil Tracer's ExchangeTracer returns nil, and its StartSpan starts no span.
 type Tracer struct {
-	config   Config
-	sampler  sdk.Sampler
-	call     []api.SpanStartOption // options of spans of gRPC calls
-	provider *sdk.TracerProvider
-	tracer   api.Tracer
-	queue    *queue
+	config      Config
+	sampler     sdk.Sampler
+	callOptions []api.SpanStartOption // options of spans of gRPC calls
+	provider    *sdk.TracerProvider
+	tracer      api.Tracer
+	queue       *queue
 }
 
 // New makes a tracer. It does not connect: a missing collector is no error.
@@ -68,12 +68,12 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 		return nil, err
 	}
 	t := &Tracer{config: c, queue: new(queue), sampler: sdk.ParentBased(sdk.TraceIDRatioBased(c.Ratio))}
-	t.call = []api.SpanStartOption{api.WithSpanKind(api.SpanKindServer),
+	t.callOptions = []api.SpanStartOption{api.WithSpanKind(api.SpanKindServer),
 		api.WithAttributes(semconv.RPCSystemNameGRPC, semconv.RPCMethod(strings.TrimPrefix(c.Method, "/")))}
-	t.queue.SpanProcessor = sdk.NewBatchSpanProcessor(&counted{exporter, t.queue, c.Exported},
+	t.queue.SpanProcessor = sdk.NewBatchSpanProcessor(&countingExporter{exporter, t.queue, c.OnExport},
 		func(o *sdk.BatchSpanProcessorOptions) { t.queue.size = int64(o.MaxQueueSize) }) // OTEL_BSP_MAX_QUEUE_SIZE
 	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.queue), sdk.WithResource(c.Resource),
-		sdk.WithSampler(t.sampler), sdk.WithIDGenerator(ids{}))
+		sdk.WithSampler(t.sampler), sdk.WithIDGenerator(idGenerator{}))
 	t.tracer = t.provider.Tracer("github.com/weirproxy/weir")
 	return t, nil
 }
@@ -81,35 +81,35 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 // Close exports the queued spans, until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
-// Dropped counts the lost spans, by reason: the queue was full, or the export failed.
+// Dropped returns the counters of dropped spans by reason: "full", the queue was full, or "failed", the export failed.
 func (t *Tracer) Dropped() map[string]*atomic.Uint64 {
 	return map[string]*atomic.Uint64{"full": &t.queue.full, "failed": &t.queue.failed}
 }
 
-// Begin begins the span of a gRPC call of the method, unless it is not sampled, in the returned context. gRPC's tap
-// calls it, because that reads headers without a copy: OpenTelemetry's stats.Handler costs each request a fifth of its
+// Begin starts the span of a call of Config.Method, if it is sampled, and returns the context with it. gRPC's tap calls
+// it, because a tap reads headers without copying them: OpenTelemetry's stats.Handler costs each request a fifth of its
 // CPU or more.
 func (t *Tracer) Begin(ctx context.Context, call *tap.Info) context.Context {
 	if call.FullMethodName != t.config.Method {
 		return ctx
 	}
-	return t.begin(ctx, incoming{propagation.HeaderCarrier(call.Header)}, t.config.Method[1:], t.call...)
+	return t.begin(ctx, tapHeaders{propagation.HeaderCarrier(call.Header)}, t.config.Method[1:], t.callOptions...)
 }
 
-// begin begins the span of a request with these headers. It allocates nothing without a span.
+// begin starts the span of a request with these headers. If the request is not sampled, begin allocates nothing.
 func (t *Tracer) begin(ctx context.Context, headers propagation.TextMapCarrier, name string, options ...api.SpanStartOption) context.Context {
 	if unsampled(headers) {
 		return ctx
 	}
-	with, root := ctx, newTraceID()
+	parent, root := ctx, newTraceID()
 	if headers.Get("traceparent") != "" || headers.Get("b3") != "" || headers.Get("x-b3-traceid") != "" {
-		with = callers.Extract(ctx, headers)
+		parent = propagator.Extract(ctx, headers)
 	}
-	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: with, TraceID: root}).Decision == sdk.Drop {
+	if t.sampler.ShouldSample(sdk.SamplingParameters{ParentContext: parent, TraceID: root}).Decision == sdk.Drop {
 		return ctx
 	}
-	with, _ = t.tracer.Start(context.WithValue(with, ids{}, root), name, options...)
-	return with
+	ctx, _ = t.tracer.Start(context.WithValue(parent, rootTraceID{}, root), name, options...)
+	return ctx
 }
 
 // End ends the span of a call, if it has one, by OpenTelemetry's conventions for RPCs.
@@ -125,7 +125,7 @@ func (t *Tracer) End(ctx context.Context, err error) {
 	default:
 		err = nil // other codes are the caller's errors
 	}
-	end(span, name, err)
+	endSpan(span, name, err)
 }
 
 // HTTP returns a handler with spans for POST requests, by OpenTelemetry's conventions for HTTP. Its own handler would
@@ -142,33 +142,34 @@ func (t *Tracer) HTTP(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		answer := &answer{w, http.StatusOK}
-		h.ServeHTTP(answer, r.WithContext(ctx))
-		span.SetAttributes(semconv.HTTPResponseStatusCode(answer.status))
+		recorder := &statusRecorder{w, http.StatusOK}
+		h.ServeHTTP(recorder, r.WithContext(ctx))
+		span.SetAttributes(semconv.HTTPResponseStatusCode(recorder.status))
 		var err error
-		if answer.status >= http.StatusInternalServerError { // others are the caller's errors
-			err = errors.New(http.StatusText(answer.status))
+		if recorder.status >= http.StatusInternalServerError { // others are the caller's errors
+			err = errors.New(http.StatusText(recorder.status))
 		}
-		end(span, strconv.Itoa(answer.status), err)
+		endSpan(span, strconv.Itoa(recorder.status), err)
 	})
 }
 
-// answer records the status of a response.
-type answer struct {
+// statusRecorder records the status of a response.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) {
-	a.status = status
-	a.ResponseWriter.WriteHeader(status)
+func (r *statusRecorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
 }
 
-// callers reads the span context of callers. traceparent takes precedence over b3.
-var callers = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{})
+// propagator reads the span context of callers. traceparent takes precedence over b3.
+var propagator = propagation.NewCompositeTextMapPropagator(b3.New(), propagation.TraceContext{})
 
-// unsampled reports whether the caller does not sample its trace, as most do. Extracting the trace would allocate.
+// unsampled reports whether the headers say that the caller's trace is not sampled, the usual case. Unlike
+// propagator.Extract, it does not allocate.
 func unsampled(headers propagation.TextMapCarrier) bool {
 	parent := headers.Get("traceparent")
 	if parent == "" {
@@ -178,36 +179,39 @@ func unsampled(headers propagation.TextMapCarrier) bool {
 	if len(parent) != 55 || !strings.HasPrefix(parent, "00-") || !strings.HasSuffix(parent, "-00") {
 		return false
 	}
-	_, wrongTrace := api.TraceIDFromHex(parent[3:35])
-	_, wrongSpan := api.SpanIDFromHex(parent[36:52])
-	return wrongTrace == nil && wrongSpan == nil
+	_, traceErr := api.TraceIDFromHex(parent[3:35])
+	_, spanErr := api.SpanIDFromHex(parent[36:52])
+	return traceErr == nil && spanErr == nil
 }
 
-// incoming is a carrier whose header names are in lower case.
-type incoming struct{ propagation.HeaderCarrier }
+// tapHeaders is a carrier of gRPC headers, whose names are in lower case.
+type tapHeaders struct{ propagation.HeaderCarrier }
 
 // Get returns the first header of a name.
-func (i incoming) Get(key string) string {
-	if values := i.HeaderCarrier[key]; len(values) > 0 {
+func (h tapHeaders) Get(key string) string {
+	if values := h.HeaderCarrier[key]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-// ids makes random ids, as the SDK does. As a context key, it has the trace id that the sampler has decided on.
-type ids struct{}
+// rootTraceID is the context key of the trace id that the sampler was given, for a span without a parent.
+type rootTraceID struct{}
+
+// idGenerator makes random ids, as the SDK's own does, except for a rootTraceID.
+type idGenerator struct{}
 
 // NewIDs returns the ids of a trace and of its first span.
-func (i ids) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
-	id, decided := ctx.Value(i).(api.TraceID)
-	if !decided {
+func (g idGenerator) NewIDs(ctx context.Context) (api.TraceID, api.SpanID) {
+	id, ok := ctx.Value(rootTraceID{}).(api.TraceID)
+	if !ok {
 		id = newTraceID()
 	}
-	return id, i.NewSpanID(ctx, id)
+	return id, g.NewSpanID(ctx, id)
 }
 
 // NewSpanID returns the id of a span.
-func (ids) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
+func (idGenerator) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
 	binary.NativeEndian.PutUint64(id[:], 1+rand.Uint64N(math.MaxUint64)) // 0 is no id
 	return id
 }
@@ -218,8 +222,8 @@ func newTraceID() (id api.TraceID) {
 	return id
 }
 
-// Answered adds the verdict to the span of a request.
-func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
+// RecordVerdict adds the verdict to the span of a request.
+func (t *Tracer) RecordVerdict(ctx context.Context, c *limit.Call, r limit.Result) {
 	span := api.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return
@@ -228,18 +232,18 @@ func (t *Tracer) Answered(ctx context.Context, c *limit.Call, r limit.Result) {
 	for i := range c.Statuses {
 		paths = append(paths, c.Statuses[i].Path())
 	}
-	span.SetAttributes(attribute.String("weir.domain", valid(descriptors.Abbreviate(c.Domain))),
+	span.SetAttributes(attribute.String("weir.domain", validUTF8(descriptors.Abbreviate(c.Domain))),
 		attribute.String("weir.outcome", r.String()), attribute.StringSlice("weir.paths", paths),
 		attribute.Bool("weir.degraded", c.Degraded))
 	if t.config.Values {
-		span.SetAttributes(attribute.String("weir.decisions", valid(c.Trace())))
+		span.SetAttributes(attribute.String("weir.decisions", validUTF8(c.Trace())))
 	}
 }
 
-// Exchanges returns a function that begins spans of exchanges with servers, by OpenTelemetry's conventions for
-// database clients. An exchange serves many callers: its span is a child of the first sampled one, and links to the
-// others. Without one there is no span.
-func (t *Tracer) Exchanges(system string) func(server string, callers iter.Seq[context.Context]) func(outcome string, err error) {
+// ExchangeTracer returns an outbound.Trace for a database system, such as "redis". It starts spans of exchanges with
+// servers, by OpenTelemetry's conventions for database clients. An exchange serves many callers: its span is a child of
+// the first sampled caller's, and links to the others'. If no caller is sampled, there is no span.
+func (t *Tracer) ExchangeTracer(system string) func(server string, callers iter.Seq[context.Context]) func(outcome string, err error) {
 	if t == nil {
 		return nil
 	}
@@ -262,47 +266,47 @@ func (t *Tracer) Exchanges(system string) func(server string, callers iter.Seq[c
 			return nil
 		}
 		_, span := t.tracer.Start(parent, server, api.WithSpanKind(api.SpanKindClient), api.WithLinks(links...),
-			api.WithAttributes(exchange(system, server, checks)...))
+			api.WithAttributes(exchangeAttributes(system, server, checks)...))
 		return func(outcome string, err error) {
 			span.SetAttributes(attribute.String("weir.reply", outcome))
-			end(span, outcome, err)
+			endSpan(span, outcome, err)
 		}
 	}
 }
 
-// exchange returns the attributes of an exchange.
-func exchange(system, server string, checks int) []attribute.KeyValue {
+// exchangeAttributes returns the attributes of an exchange.
+func exchangeAttributes(system, server string, checks int) []attribute.KeyValue {
 	all := []attribute.KeyValue{semconv.DBSystemNameKey.String(system), attribute.Int("weir.checks", checks)}
-	if checks > 1 { // of one the conventions have no size
+	if checks > 1 { // the conventions want no size for a single operation
 		all = append(all, semconv.DBOperationBatchSize(checks))
 	}
 	host, port, err := net.SplitHostPort(server)
-	if n, wrong := strconv.Atoi(port); err == nil && wrong == nil {
+	if n, portErr := strconv.Atoi(port); err == nil && portErr == nil {
 		return append(all, semconv.ServerAddress(host), semconv.ServerPort(n))
 	}
 	return append(all, semconv.ServerAddress(server))
 }
 
-// Span begins a span of weir's background work, with a number of items of a kind.
-func (t *Tracer) Span(name, kind string, n int) (ended func(err error)) {
+// StartSpan starts a span of weir's background work, with the attribute weir.unit = n. Call end at its end.
+func (t *Tracer) StartSpan(name, unit string, n int) (end func(err error)) {
 	if t == nil {
 		return func(error) {}
 	}
-	_, span := t.tracer.Start(context.Background(), name, api.WithAttributes(attribute.Int("weir."+kind, n)))
-	return func(err error) { end(span, "failed", err) }
+	_, span := t.tracer.Start(context.Background(), name, api.WithAttributes(attribute.Int("weir."+unit, n)))
+	return func(err error) { endSpan(span, "failed", err) }
 }
 
-// end ends a span, with an error of a class unless err is nil.
-func end(span api.Span, class string, err error) {
+// endSpan ends a span. If err is not nil, it first sets the error and its type.
+func endSpan(span api.Span, errorType string, err error) {
 	if err != nil {
-		span.SetAttributes(semconv.ErrorTypeKey.String(class))
-		span.SetStatus(codes.Error, valid(err.Error()))
+		span.SetAttributes(semconv.ErrorTypeKey.String(errorType))
+		span.SetStatus(codes.Error, validUTF8(err.Error()))
 	}
 	span.End()
 }
 
-// valid replaces invalid UTF-8, for which protobuf would reject the whole batch of spans.
-func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+// validUTF8 replaces invalid UTF-8, because of which protobuf would reject the whole batch of spans.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // queue bounds the spans that wait for export, and counts the dropped ones, which the SDK does not report.
 type queue struct {
@@ -322,20 +326,20 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// counted counts the spans whose export fails.
-type counted struct {
+// countingExporter counts the spans whose export fails.
+type countingExporter struct {
 	sdk.SpanExporter
 	queue    *queue
-	exported func(error)
+	onExport func(error)
 }
 
 // ExportSpans implements sdk.SpanExporter. It returns no error, because the SDK would log it a second time.
-func (c *counted) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	err := c.SpanExporter.ExportSpans(ctx, spans)
-	c.queue.waiting.Add(-int64(len(spans)))
+func (e *countingExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	e.queue.waiting.Add(-int64(len(spans)))
 	if err != nil {
-		c.queue.failed.Add(uint64(len(spans)))
+		e.queue.failed.Add(uint64(len(spans)))
 	}
-	c.exported(err)
+	e.onExport(err)
 	return nil
 }

@@ -36,7 +36,7 @@ import (
 
 const service = "weir-test"
 
-// start makes a tracer that sends to a receiver.
+// start makes a tracer that exports to a receiver.
 func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...string) *Tracer {
 	t.Helper()
 	setenv := map[bool]string{true: receiver.GRPC, false: receiver.HTTP}[c.GRPC]
@@ -44,8 +44,8 @@ func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...str
 		t.Setenv(pair[0], pair[1])
 	}
 	c.Resource = resource.NewSchemaless(attribute.String("service.name", service))
-	if c.Exported == nil {
-		c.Exported = func(error) {}
+	if c.OnExport == nil {
+		c.OnExport = func(error) {}
 	}
 	tracer, err := New(t.Context(), c)
 	if err != nil {
@@ -55,7 +55,7 @@ func start(t testing.TB, c Config, receiver *otlptest.Receiver, variables ...str
 	return tracer
 }
 
-// serve runs a gRPC server with the hooks of weir's, that is traced unless the tracer is nil, and returns a client of it.
+// serve runs a gRPC server with weir's hooks for the tracer, which may be nil, and returns a client of it.
 func serve(t testing.TB, tracer *Tracer) healthpb.HealthClient {
 	t.Helper()
 	server := grpc.NewServer(grpc.InTapHandle(func(ctx context.Context, call *tap.Info) (context.Context, error) {
@@ -89,11 +89,11 @@ const (
 	spanID  = "b7ad6b7169203331"
 )
 
-// TestCallersDecideWhatIsSampled covers the headers by which callers hand on their traces.
+// TestCallersDecideWhatIsSampled covers the headers by which callers propagate their traces.
 func TestCallersDecideWhatIsSampled(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		ratio  float64 // of what has no caller
+		ratio  float64 // of requests without trace headers
 		pairs  []string
 		parent bool // the span is of the caller's trace
 		spans  int
@@ -143,7 +143,7 @@ func TestCallersDecideWhatIsSampled(t *testing.T) {
 	}
 }
 
-// An error that is weir's own makes the span one of an error, one that is the caller's does not.
+// Only errors of weir, not those of callers, set the span's status to error.
 func TestOnlyServersErrorsAreErrors(t *testing.T) {
 	receiver := otlptest.Start(t)
 	tracer := start(t, Config{Method: "/s/m", Ratio: 1}, receiver)
@@ -162,7 +162,7 @@ func TestOnlyServersErrorsAreErrors(t *testing.T) {
 	}
 }
 
-// unsampledHeaders are those of callers whose requests have no span at a ratio of next to nothing.
+// unsampledHeaders are headers of callers whose requests get no span at a sampling ratio close to 0.
 var unsampledHeaders = map[string]metadata.MD{
 	"no trace":                   {":authority": {"weir"}, "content-type": {"application/grpc"}},
 	"not sampled by traceparent": {"traceparent": {"00-" + traceID + "-" + spanID + "-00"}, "tracestate": {"a=b"}},
@@ -180,8 +180,8 @@ func TestUnsampledRequestsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Of requests whose callers trace nothing the share of the ratio is sampled, each by an id for which OpenTelemetry's
-// sampler says the same. The bounds are eight standard deviations.
+// Requests without trace headers are sampled by the ratio. OpenTelemetry's sampler must decide the same for each trace id.
+// The bounds are eight standard deviations.
 func TestSampledShareFollowsTheRatio(t *testing.T) {
 	const requests, ratio, want, most = 10_000, 0.1, 1000, 240
 	receiver := otlptest.Start(t)
@@ -208,7 +208,7 @@ func TestSampledShareFollowsTheRatio(t *testing.T) {
 	}
 }
 
-// TestHttpRequestsHaveSpans covers requests by HTTP, whose callers decide as those by gRPC do.
+// TestHttpRequestsHaveSpans covers requests by HTTP, which are sampled like those by gRPC.
 func TestHttpRequestsHaveSpans(t *testing.T) {
 	sampled := "00-" + traceID + "-" + spanID + "-01"
 	for name, tc := range map[string]struct {
@@ -273,7 +273,7 @@ func TestAnExchangeLinksToItsRequests(t *testing.T) {
 	tracer := start(t, Config{GRPC: true, Ratio: 1}, receiver)
 	ann, annSpan := tracer.caller("ann")
 	bob, bobSpan := tracer.caller("bob")
-	begin := tracer.Exchanges("redis")
+	begin := tracer.ExchangeTracer("redis")
 	// Two checks of one request, one of another, and one that is not sampled.
 	begin("10.0.0.7:6379", slices.Values([]context.Context{context.Background(), ann, ann, bob}))("lost", errors.New("i/o timeout \xff"))
 	begin("/run/redis.sock", slices.Values([]context.Context{bob}))("answered", nil)
@@ -310,7 +310,7 @@ func TestAnExchangeLinksToItsRequests(t *testing.T) {
 	}
 }
 
-// decided is a call that the limiter has decided.
+// decided returns a call that the limiter has decided.
 func decided(t *testing.T) *limit.Call {
 	t.Helper()
 	l := limit.New(fixture.Memory(t, time.Now), limit.Options{}, hits.New(0))
@@ -330,7 +330,7 @@ func TestValuesAreShownOnlyWhereAsked(t *testing.T) {
 		receiver := otlptest.Start(t)
 		tracer := start(t, Config{Ratio: 1, Values: values}, receiver)
 		ctx, span := tracer.caller("request")
-		tracer.Answered(ctx, decided(t), limit.OK)
+		tracer.RecordVerdict(ctx, decided(t), limit.OK)
 		span.End()
 		if err := tracer.provider.ForceFlush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -346,13 +346,13 @@ func TestValuesAreShownOnlyWhereAsked(t *testing.T) {
 	}
 }
 
-// A collector that takes nothing costs the spans beyond the queue, which are counted, and no call any time.
+// If the collector does not answer, spans beyond the queue are dropped and counted, and no call is delayed.
 func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
 	const size, more = 64, 100
 	receiver := otlptest.Start(t)
 	receiver.Hold()
 	failures := make(chan error, 100)
-	tracer := start(t, Config{GRPC: true, Ratio: 1, Exported: func(err error) { failures <- err }}, receiver,
+	tracer := start(t, Config{GRPC: true, Ratio: 1, OnExport: func(err error) { failures <- err }}, receiver,
 		"OTEL_BSP_MAX_QUEUE_SIZE", fmt.Sprint(size), "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", fmt.Sprint(size/4))
 	for range size + more {
 		_, span := tracer.caller("request")
@@ -387,7 +387,7 @@ func TestACollectorThatHangsCostsSpansAlone(t *testing.T) {
 	}
 }
 
-// BenchmarkCall tells what a call over gRPC costs by how it is traced; "off" has no tracer.
+// BenchmarkCall measures a call over gRPC by how it is traced; "off" has no tracer.
 func BenchmarkCall(b *testing.B) {
 	receiver := otlptest.Start(b)
 	tracer := start(b, Config{GRPC: true, Method: healthpb.Health_Check_FullMethodName, Ratio: 0.01}, receiver)
@@ -409,7 +409,7 @@ func call(b *testing.B, tracer *Tracer, headers ...string) {
 	}
 }
 
-// BenchmarkUnsampled tells what tracing adds to a request that has no span.
+// BenchmarkUnsampled measures the cost that tracing adds to a request without a span.
 func BenchmarkUnsampled(b *testing.B) {
 	tracer := start(b, Config{Method: "/s/m", Ratio: 1e-12}, otlptest.Start(b))
 	for name, headers := range unsampledHeaders {

@@ -1,4 +1,4 @@
-// Package adminport asks the admin port of a running weir.
+// Package adminport sends requests to the admin port of a running weir.
 package adminport
 
 import (
@@ -22,18 +22,18 @@ import (
 
 const maxAnswer = 256 << 20 // bytes: a history of 250,000 points takes some 15 MB
 
-// Port is an admin port, as the flags of a command name it. The command sets ${admin}, which says when the port is not
-// asked, and ${timeout}. Parameters of a query that are "" are not sent.
+// Port has the flags of commands that use an admin port. A command sets the kong variables ${timeout} and ${admin}, a part
+// of the help of --admin. Empty parameters of a query are not sent.
 type Port struct {
 	Address string        `name:"admin" placeholder:"HOST:PORT" help:"Weir's admin port; ${admin}127.0.0.1:6070, or what DEBUG_HOST and DEBUG_PORT say."`
 	Token   Token         `name:"token-file" env:"ADMIN_TOKEN_FILE,ADMIN_READ_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token of ADMIN_TOKEN_FILE or, to read values alone, of ADMIN_READ_TOKEN_FILE."`
 	Timeout time.Duration `default:"${timeout}" help:"How long to wait for the answer."` // above 0
 }
 
-// Token lets its bearer read values, or change something too. As a flag it is the name of the file that holds it.
+// Token is a bearer token of the admin port. The flag's value is the name of the file that contains it.
 type Token string
 
-// UnmarshalText reads the file that a flag names; "" is none.
+// UnmarshalText reads the token from a file; "" names no file.
 func (t *Token) UnmarshalText(file []byte) error {
 	if len(file) == 0 {
 		return nil
@@ -43,9 +43,10 @@ func (t *Token) UnmarshalText(file []byte) error {
 	return err
 }
 
-// Each returns the ports of a fleet: all addresses that the names in --admin, which may be a list, resolve to, as that of
-// a headless Service does, but of one family, as a pod may have one of each. Resolve is that of [net.Resolver].
-func (p Port) Each(ctx context.Context, resolve func(_ context.Context, network, host string) ([]netip.Addr, error)) (ports []Port) {
+// Resolve returns a Port for each weir of a fleet: --admin may be a list, and each of its names, such as that of a
+// headless Service, may resolve to several addresses. It uses the IPv4 addresses of a name or, without one, the IPv6
+// addresses, because a pod may have one of each. resolve is [net.Resolver.LookupNetIP].
+func (p Port) Resolve(ctx context.Context, resolve func(_ context.Context, network, host string) ([]netip.Addr, error)) (ports []Port) {
 	ctx, cancel := context.WithTimeout(ctx, max(p.Timeout, 0))
 	defer cancel()
 	for address := range strings.SplitSeq(p.Address, ",") {
@@ -55,7 +56,7 @@ func (p Port) Each(ctx context.Context, resolve func(_ context.Context, network,
 		if len(found) == 0 {
 			found, _ = resolve(ctx, "ip6", host)
 		}
-		if len(found) < 2 || found[0].IsLoopback() { // one that is not found stays, so that asking it tells
+		if len(found) < 2 || found[0].IsLoopback() { // a name that is not found stays, so that the request to it reports the error
 			ports = append(ports, p)
 			continue
 		}
@@ -68,7 +69,8 @@ func (p Port) Each(ctx context.Context, resolve func(_ context.Context, network,
 	return ports
 }
 
-// Ask returns the body of a good answer. Its errors name --admin, --timeout or the address, and quote weir's reason.
+// Ask sends a request and returns the body of its answer. An answer other than 200 is an error. Errors name --admin,
+// --timeout or the address, and quote weir's reason.
 func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -82,13 +84,13 @@ func (p Port) Ask(ctx context.Context, method, path string, query url.Values) ([
 		err = errors.New("it is longer than 256 MiB")
 	}
 	if err != nil {
-		err = p.cutShort(err)
+		err = p.incompleteError(err)
 	}
 	return body, err
 }
 
-// Stream copies the body of a good answer to out, and returns the trailer that ends it. However long that takes, it waits
-// as long as the timeout for each part. Its errors are as those of Ask, or out's.
+// Stream is Ask for a long answer: it copies the body to out, and returns the trailer. The timeout is not for the whole
+// answer, but for each read.
 func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.Writer) (trailer http.Header, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,7 +104,7 @@ func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.
 	part := make([]byte, 64<<10)
 	for {
 		n, err := response.Body.Read(part)
-		timeout.Stop() // a slow reader of out is no fault of the port
+		timeout.Stop() // out may be slow
 		if _, failed := out.Write(part[:n]); failed != nil {
 			return nil, failed
 		}
@@ -111,22 +113,22 @@ func (p Port) Stream(ctx context.Context, path string, query url.Values, out io.
 			return response.Trailer, nil
 		}
 		if err != nil {
-			return nil, p.cutShort(cmp.Or(context.Cause(ctx), err))
+			return nil, p.incompleteError(cmp.Or(context.Cause(ctx), err))
 		}
 	}
 }
 
-func (p Port) cutShort(err error) error {
-	return fmt.Errorf("reading what %s answers, which is not whole: %w", p.Address, err)
+func (p Port) incompleteError(err error) error {
+	return fmt.Errorf("reading the answer of %s, which is incomplete: %w", p.Address, err)
 }
 
-// client asks a port directly: no proxy, as the token is for the admin port alone.
+// client uses no proxy and follows no redirect, because only the admin port may get the token.
 var client = http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// open sends a request and returns the beginning of a good answer, whose body is to be closed.
+// open sends a request and returns the response with an open body. A status other than 200 is an error.
 func (p Port) open(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
 	if _, port, err := net.SplitHostPort(p.Address); err != nil || port == "" {
 		return nil, fmt.Errorf("--admin %q is not HOST:PORT", p.Address)
@@ -135,8 +137,8 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 		return nil, fmt.Errorf("--timeout %v must be above 0", p.Timeout)
 	}
 	maps.DeleteFunc(query, func(name string, _ []string) bool { return query.Get(name) == "" })
-	where := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, where.String(), nil)
+	target := url.URL{Scheme: "http", Host: p.Address, Path: path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func (p Port) open(ctx context.Context, method, path string, query url.Values) (
 		defer response.Body.Close()
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 		text := strings.TrimSpace(string(body))
-		if text == "404 page not found" { // not weir's words
+		if text == "404 page not found" { // net/http's text, not weir's
 			text += ": an admin port is at DEBUG_PORT (6070), not at PORT (8080)"
 		}
 		return nil, fmt.Errorf("%s answers %d: %s", p.Address, response.StatusCode, text)

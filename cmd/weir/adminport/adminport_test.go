@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve answers until the test ends, and returns its address.
+// serve runs a server until the test ends, and returns its address.
 func serve(t *testing.T, answer http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(answer)
@@ -39,7 +39,7 @@ func TestTokenGoesOnlyToTheAdminPort(t *testing.T) {
 	}
 }
 
-// A stream may take long as a whole, but none of its parts.
+// The timeout is for each read of a stream, not for the whole stream.
 func TestStalledStreamIsAnError(t *testing.T) {
 	port := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "a part")
@@ -97,7 +97,7 @@ func TestEveryResolvedAddressIsAsked(t *testing.T) {
 		"nonsense": "nonsense", "": "",
 	} {
 		var got []string
-		for _, p := range (Port{Address: address, Token: "secret", Timeout: time.Hour}).Each(t.Context(), resolve) {
+		for _, p := range (Port{Address: address, Token: "secret", Timeout: time.Hour}).Resolve(t.Context(), resolve) {
 			got = append(got, p.Address)
 			if p.Token != "secret" {
 				t.Errorf("--admin %s: %s is asked without the token", address, p.Address)

@@ -20,7 +20,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// printOnce calls once and prints the answer. Its error is a terminal.Exit, or still to be told.
+// printOnce calls once and prints the answer. Run reports its error, unless that is a terminal.Exit.
 func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	a := c.callOnce(ctx)
 	if a.err != nil {
@@ -33,13 +33,13 @@ func (c *client) printOnce(ctx context.Context, w io.Writer) error {
 	case a.unknownDomain():
 		return c.unknownDomainError()
 	case a.denied():
-		return terminal.No
+		return terminal.ExitNo
 	}
 	return nil
 }
 
-// print shows an answer as protobuf's JSON, or to people: a line for each descriptor, then all else that it carries.
-func (c *client) print(w io.Writer, a *outcome) error {
+// print prints an answer as protobuf's JSON, or as text: a line for each descriptor, then the rest of the answer.
+func (c *client) print(w io.Writer, a *callResult) error {
 	if c.JSON {
 		text, err := protojson.Marshal(a.resp)
 		if err != nil {
@@ -49,15 +49,15 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	}
 	p, table := terminal.PaintFor(w), tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range a.resp.GetStatuses() {
-		columns := append([]string{paintCode(p, s.GetCode()), c.shownDescriptor(i)}, c.limitColumns(a, i)...)
+		columns := append([]string{paintCode(p, s.GetCode()), c.printableDescriptor(i)}, c.limitColumns(a, i)...)
 		fmt.Fprintln(table, strings.Join(columns, "\t"))
 	}
-	_ = table.Flush() // as Fprintf's, its error is that of a closed pipe
+	_ = table.Flush() // it fails only if the pipe is closed, like Fprintf
 	shadow := a.metadata("shadow_denied").GetStructValue().AsMap()
 	if rule, limited := shadow["rule"].(string); limited {
 		text := fmt.Sprintf("shadow mode: rule %s, %v, would have denied it", rule, shadow["limit"])
 		if wait, known := shadow["retry_after"].(float64); known {
-			text += ", again in " + terminal.Span(int64(wait))
+			text += ", again in " + terminal.FormatSeconds(int64(wait))
 		}
 		fmt.Fprintf(w, "      %s\n", descriptors.Printable(text))
 	}
@@ -72,10 +72,10 @@ func (c *client) print(w io.Writer, a *outcome) error {
 	return nil
 }
 
-func printHeaders(w io.Writer, what string, headers []*corev3.HeaderValue) {
+func printHeaders(w io.Writer, label string, headers []*corev3.HeaderValue) {
 	for _, h := range headers {
 		value := cmp.Or(h.GetValue(), string(h.GetRawValue()))
-		fmt.Fprintf(w, "      %s %s: %s\n", what, descriptors.Printable(h.GetKey()), descriptors.Printable(value))
+		fmt.Fprintf(w, "      %s %s: %s\n", label, descriptors.Printable(h.GetKey()), descriptors.Printable(value))
 	}
 }
 
@@ -86,35 +86,35 @@ func (c *Command) unknownDomainError() error {
 
 const overLimit = rls.RateLimitResponse_OVER_LIMIT
 
-// shownDescriptor returns a descriptor of the request for a terminal, "" for one that the request does not have.
-func (c *client) shownDescriptor(i int) string {
+// printableDescriptor returns descriptor i of the request, escaped for a terminal, or "" if the request has none.
+func (c *client) printableDescriptor(i int) string {
 	if i >= len(c.descriptors) {
 		return ""
 	}
 	return descriptors.Printable(c.descriptors[i].String())
 }
 
-// limitColumns returns what an answer says of a descriptor: its limit, what remains and when that changes; or why no
-// limit applies.
-func (c *client) limitColumns(o *outcome, i int) []string {
-	s := o.resp.GetStatuses()[i]
+// limitColumns returns the columns of a descriptor: its limit, the remaining hits and when they change; or why no limit
+// applies.
+func (c *client) limitColumns(result *callResult, i int) []string {
+	s := result.resp.GetStatuses()[i]
 	reset := c.resetText(s)
-	for _, v := range o.metadata("degraded").GetListValue().GetValues() {
+	for _, v := range result.metadata("degraded").GetListValue().GetValues() {
 		if f := v.GetStructValue().GetFields(); int(f["descriptor"].GetNumberValue()) == i {
 			reset += descriptors.Printable(fmt.Sprintf(" (no answer from the store: %s; policy %s)", f["reason"].GetStringValue(),
 				f["policy"].GetStringValue()))
 		}
 	}
-	if s.GetCode() == overLimit && !o.denied() && o.metadata("shadow_denied") == nil {
-		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA the latter says nothing
+	if s.GetCode() == overLimit && !result.denied() && result.metadata("shadow_denied") == nil {
+		reset += "; let pass: a quota while another has room, or shadow mode" // without DENIAL_METADATA an answer does not mention shadow mode
 	}
 	switch {
 	case s.GetCurrentLimit() != nil:
 		return []string{describeLimit(s.GetCurrentLimit()), fmt.Sprintf("%d left", s.GetLimitRemaining()), reset}
-	case o.unknownDomain():
+	case result.unknownDomain():
 		return []string{"the domain is unknown"}
 	case s.GetLimitRemaining() == math.MaxUint32:
-		return []string{"unlimited"} // the rule's word
+		return []string{"unlimited"} // as in the rule
 	}
 	return []string{"no limit applies" + reset}
 }
@@ -128,9 +128,9 @@ func describeLimit(l *rls.RateLimitResponse_RateLimit) string {
 	return limit.String()
 }
 
-// resetText returns how long until there is room (over) or until the oldest hit expires (OK); "" where nothing limits.
+// resetText returns how long until there is room (OVER) or until the oldest hit expires (OK); "" without a limit.
 func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
-	limit, span := s.GetCurrentLimit(), terminal.Span(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
+	limit, span := s.GetCurrentLimit(), terminal.FormatSeconds(int64(math.Ceil(s.GetDurationUntilReset().AsDuration().Seconds())))
 	switch {
 	case limit == nil:
 		return ""
@@ -144,19 +144,20 @@ func (c *client) resetText(s *rls.RateLimitResponse_DescriptorStatus) string {
 	return fmt.Sprintf("never: %d hits at once are more than the whole limit", c.Hits)
 }
 
-// summary describes the first descriptor that is over, else the first, and names it if there are several; or the error.
-func (c *client) summary(o *outcome) string {
-	statuses := o.resp.GetStatuses()
+// summary describes the error or, of the descriptors, the first that is over, else the first. It names the descriptor if
+// there are several.
+func (c *client) summary(result *callResult) string {
+	statuses := result.resp.GetStatuses()
 	switch {
-	case o.err != nil:
-		return c.describeError(o.err).Error()
+	case result.err != nil:
+		return c.describeError(result.err).Error()
 	case len(statuses) == 0:
 		return "no limit applies"
 	}
 	first := max(0, slices.IndexFunc(statuses, func(s *rls.RateLimitResponse_DescriptorStatus) bool { return s.GetCode() == overLimit }))
-	text := strings.Join(c.limitColumns(o, first), ", ")
+	text := strings.Join(c.limitColumns(result, first), ", ")
 	if len(statuses) > 1 {
-		text = c.shownDescriptor(first) + ": " + text
+		text = c.printableDescriptor(first) + ": " + text
 	}
 	return text
 }

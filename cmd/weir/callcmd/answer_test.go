@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// saying is an answer with dynamic metadata.
-func saying(said map[string]any, s *rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
-	a := answered(s)
+// responseWith returns an answer with dynamic metadata.
+func responseWith(said map[string]any, s *rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
+	a := responseOf(s)
 	metadata, err := structpb.NewStruct(said)
 	if err != nil {
 		panic(err) // a literal
@@ -36,7 +36,7 @@ func TestCallPrintsTextOrJSON(t *testing.T) {
 	named := perMinute(500, 0, 3*time.Hour+5*time.Minute)
 	named.CurrentLimit.Name, named.CurrentLimit.Unit = "per user", rls.RateLimitResponse_RateLimit_HOUR
 	named.CurrentLimit.UnitMultiplier = wrapperspb.UInt32(24)
-	full := answered(perMinute(10, 0, 40500*time.Millisecond))
+	full := responseOf(perMinute(10, 0, 40500*time.Millisecond))
 	full.RawBody = []byte("Too many payments.\nPlease \x1b[31mwait.\n")
 	full.ResponseHeadersToAdd = []*corev3.HeaderValue{{Key: "retry-after", Value: "41"}}
 	full.RequestHeadersToAdd = []*corev3.HeaderValue{{Key: "x-seen", RawValue: []byte("yes")}}
@@ -45,8 +45,8 @@ func TestCallPrintsTextOrJSON(t *testing.T) {
 	shadow := perMinute(10, 0, 41*time.Second)
 	shadow.Code = rls.RateLimitResponse_OK
 
-	for _, c := range []printed{
-		{"under a limit", ask, answered(perMinute(10, 9, time.Minute)), `
+	for _, c := range []printedAnswer{
+		{"under a limit", ask, responseOf(perMinute(10, 9, time.Minute)), `
 OK    user=ann  10/minute  9 left  resets in 1m
 OK    overall, answered in N ms
 `, 0},
@@ -58,30 +58,30 @@ body  Too many payments.
       upstream header x-seen: yes
 OVER  overall, answered in N ms
 `, 1},
-		{"several descriptors stand in columns", two, answered(perMinute(10, 9, 9*time.Second), named), `
+		{"several descriptors stand in columns", two, responseOf(perMinute(10, 9, 9*time.Second), named), `
 OK    user=ann            10/minute              9 left  resets in 9s
 OVER  user=ann,path=/pay  500/24hour "per user"  0 left  again in 3h 5m
 OVER  overall, answered in N ms
 `, 1},
-		{"no limit and unlimited are told apart", two, answered(passed, unlimited), `
+		{"no limit and unlimited are told apart", two, responseOf(passed, unlimited), `
 OK    user=ann            no limit applies
 OK    user=ann,path=/pay  unlimited
 OK    overall, answered in N ms
 `, 0},
-		{"more hits than the limit can never pass", append(ask, "--hits", "20"), answered(perMinute(10, 0, time.Minute)), `
+		{"more hits than the limit can never pass", append(ask, "--hits", "20"), responseOf(perMinute(10, 0, time.Minute)), `
 OVER  user=ann  10/minute  0 left  never: 20 hits at once are more than the whole limit
 OVER  overall, answered in N ms
 `, 1},
-		{"a limit of nothing lets nothing pass", ask, answered(perMinute(0, 0, time.Minute)), `
+		{"a limit of nothing lets nothing pass", ask, responseOf(perMinute(0, 0, time.Minute)), `
 OVER  user=ann  0/minute  0 left  never again: this limit lets nothing pass
 OVER  overall, answered in N ms
 `, 1},
-		{"what Redis did not decide says who did", ask, saying(map[string]any{"degraded": []any{
+		{"what Redis did not decide says who did", ask, responseWith(map[string]any{"degraded": []any{
 			map[string]any{"descriptor": 0, "path": "user", "policy": "deny", "reason": "down"}}}, perMinute(10, 0, time.Second)), `
 OVER  user=ann  10/minute  0 left  again in 1s (no answer from the store: down; policy deny)
 OVER  overall, answered in N ms
 `, 1},
-		{"what shadow mode let pass", ask, saying(map[string]any{"shadow_denied": map[string]any{
+		{"what shadow mode let pass", ask, responseWith(map[string]any{"shadow_denied": map[string]any{
 			"rule": "user", "limit": "10/minute", "retry_after": 41}}, shadow), `
 OK    user=ann  10/minute  0 left  resets in 41s
       shadow mode: rule user, 10/minute, would have denied it, again in 41s
@@ -93,11 +93,11 @@ OVER  user=ann  10/minute  0 left  again in 1m; let pass: a quota while another 
 OK    team=a    no limit applies
 OK    overall, answered in N ms
 `, 0},
-		{"that a domain is unknown, and not only the descriptor", ask, saying(map[string]any{"unknown_domain": true}, passed), `
+		{"that a domain is unknown, and not only the descriptor", ask, responseWith(map[string]any{"unknown_domain": true}, passed), `
 OK    user=ann  the domain is unknown
 OK    overall, answered in N ms
 `, 2},
-		{"a service that gives no statuses still has a verdict", ask, answered(), `
+		{"a service that gives no statuses still has a verdict", ask, responseOf(), `
 OK    overall, answered in N ms
 `, 0},
 	} {
@@ -105,8 +105,8 @@ OK    overall, answered in N ms
 	}
 }
 
-// printed is what weir call prints of an answer.
-type printed struct {
+// printedAnswer is a case: an answer, and the output and exit code of weir call for it.
+type printedAnswer struct {
 	promise string
 	args    []string
 	resp    *rls.RateLimitResponse
@@ -114,12 +114,12 @@ type printed struct {
 	code    int
 }
 
-func (c printed) check(t *testing.T) {
+func (c printedAnswer) check(t *testing.T) {
 	t.Parallel()
 	_, addr := serveFake(t, always(c.resp))
 	got := runCall(t.Context(), t, append([]string{"--addr", addr}, c.args...)...)
-	if want := strings.TrimPrefix(c.want, "\n"); steady(got.stdout) != want {
-		t.Errorf("weir call printed\n%s\nwant\n%s", steady(got.stdout), want)
+	if want := strings.TrimPrefix(c.want, "\n"); hideLatencies(got.stdout) != want {
+		t.Errorf("weir call printed\n%s\nwant\n%s", hideLatencies(got.stdout), want)
 	}
 	told := strings.HasPrefix(got.stderr, "weir call: no file configures the domain \"shop\"")
 	if got.code != c.code || told != (c.code == 2) || (got.stderr != "") != told {
@@ -154,7 +154,7 @@ func TestCallSendsItsFlags(t *testing.T) {
 			if err := prototext.Unmarshal([]byte(`domain: "shop" `+c.want), want); err != nil {
 				t.Fatal(err)
 			}
-			fake, addr := serveFake(t, always(answered()))
+			fake, addr := serveFake(t, always(responseOf()))
 			runCall(t.Context(), t, append(strings.Fields(c.flags), "--addr", addr, "--domain", "shop", "--descriptor", `user=ann\,x`)...)
 			if asked := fake.requests(); len(asked) != 1 || !proto.Equal(asked[0], want) {
 				t.Errorf("weir call %s sent %v, want %v", c.flags, asked, want)
@@ -175,9 +175,9 @@ func TestCallReportsErrorsInOneSentence(t *testing.T) {
 	_, unready := serveFake(t, refusing(codes.Unavailable, "no configuration yet"))
 	_, slow := serveFake(t, func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 		<-ended
-		return answered(), nil
+		return responseOf(), nil
 	})
-	_, plain := serveFake(t, always(answered()))
+	_, plain := serveFake(t, always(responseOf()))
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	ask := func(addr string, more ...string) []string {

@@ -1,4 +1,4 @@
-// Package callcmd is weir call: it asks a rate-limit service as Envoy does, once or many times.
+// Package callcmd is weir call: it calls a rate-limit service as Envoy does, once or many times.
 package callcmd
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Command asks a rate-limit service once, or many times, and prints what it answered.
+// Command calls a rate-limit service once, or many times, and prints the answers.
 type Command struct {
 	Addr       string        `default:"${grpc}" help:"HOST:PORT of its gRPC, or unix:/PATH of its socket; without it what GRPC_HOST, GRPC_PORT and GRPC_UDS say."`
-	Domain     string        `required:"" placeholder:"NAME" help:"The domain to ask about."`
+	Domain     string        `required:"" placeholder:"NAME" help:"The domain of the request."`
 	Descriptor []string      `required:"" sep:"none" placeholder:"K=V,K=V" help:"A descriptor; may be given several times."`
-	Hits       uint32        `default:"1" help:"Hits to count; 0 only looks."`
+	Hits       uint32        `default:"1" help:"Hits to count; 0 only checks."`
 	Refund     bool          `help:"Give the hits back instead of counting them."`
-	Limit      string        `placeholder:"10/minute" help:"Ask for this limit, not the configured one."`
+	Limit      string        `placeholder:"10/minute" help:"Send this limit with the request, in place of the configured one."`
 	Timeout    time.Duration `default:"1s" help:"How long to wait for an answer."`
 	JSON       bool          `name:"json" help:"Print each answer as JSON."`
 
@@ -34,39 +34,39 @@ type Command struct {
 	Key        string `group:"TLS" placeholder:"FILE" help:"Its key."`
 	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; the host of --addr unless given."`
 
-	Rate float64       `group:"Many calls" placeholder:"R" help:"Call so often a second, one call after the other."`
-	For  time.Duration `group:"Many calls" placeholder:"30s" help:"How long to go on with --rate; without it, until Ctrl-C."`
+	Rate float64       `group:"Many calls" placeholder:"R" help:"Calls a second, one after the other."`
+	For  time.Duration `group:"Many calls" placeholder:"30s" help:"How long to call with --rate; without it, until Ctrl-C."`
 }
 
 // Help returns what weir call --help shows below the first sentence.
 func (*Command) Help() string {
-	return `Asks as Envoy does, and tells the verdict, the limit, what remains and when to come back. Exit code: 0 OK,
-1 over a limit, 2 an error or an unknown domain, which is told on stderr. In a descriptor the first = of an entry
-separates key and value, \, is a comma and \\ a backslash.
+	return `Sends a request as Envoy does, and prints the verdict, the limit, the remaining hits and the time until they change.
+Exit code: 0 for OK, 1 for over a limit, 2 for an error or an unknown domain, which stderr has. In a descriptor the first =
+of an entry separates key and value, \, is a comma and \\ a backslash.
 
     weir call --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann,path=/pay --limit 10/5minute --json
     weir call --addr weir:8081 --tls --ca ca.crt --cert tls.crt --key tls.key --domain shop --descriptor user=ann
     weir call --domain shop --descriptor user=ann --rate 2 --for 30s
 
-A rolling limit resets when the bucket of its oldest hits is out of the window: up to 61 s for a minute, whose buckets
-have a second. What shadow mode let pass, and that a domain is unknown, is said by a weir with DENIAL_METADATA, its
-default (as ratelimit it is off); of others no limit applies to either.
+A sliding window resets when the bucket of its oldest hits leaves it: after up to 61 s for a minute, whose buckets have one
+second. weir reports requests that shadow mode let pass, and unknown domains, if DENIAL_METADATA is on: by default it is,
+but not as ratelimit. Other services do not report them.
 
-With --rate it calls many times, to watch a limit: a line each second, and at each change between OK and over; at last how
-long calls took. Exit code then: 2 if a call failed, else 1 if one was over.
+With --rate it calls many times: it prints a line each second and at each change between OK and over, and the latencies in
+the end. The exit code is then 2 if a call failed, else 1 if one was over.
 
 --json prints a line for each call: the answer in protobuf's JSON, as POST /json has it.`
 }
 
-// Run asks, prints the answer and returns a terminal.Exit unless all was OK.
+// Run calls, prints the answer and returns a terminal.Exit unless the verdict is OK.
 func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	err := c.run(ctx, out.Out)
 	if _, reported := terminal.ExitCode(err); reported {
 		return err
 	}
 	fmt.Fprintf(out.Err, "weir call: %s\n", descriptors.Printable(err.Error()))
-	return terminal.Failed
+	return terminal.ExitFailed
 }
 
 func (c *Command) run(ctx context.Context, out io.Writer) error {
@@ -82,12 +82,12 @@ func (c *Command) run(ctx context.Context, out io.Writer) error {
 	}
 	defer caller.Close()
 	if c.Rate > 0 {
-		return caller.watch(ctx, out)
+		return caller.callRepeatedly(ctx, out)
 	}
 	return caller.printOnce(ctx, out)
 }
 
-// client reads the flags that say what to ask. Its errors name the flag and what it wants. It is not connected yet.
+// client returns an unconnected client for the flags of the request. Its errors name the flag and how to write it.
 func (c *Command) client() (*client, error) {
 	if c.Refund && c.Hits == 0 {
 		return nil, errors.New("--refund with --hits 0 gives nothing back: leave out one of them")
@@ -110,10 +110,10 @@ func (c *Command) client() (*client, error) {
 	return caller, nil
 }
 
-// The bounds of --rate, in calls a second. More than the largest is for a load generator.
+// The bounds of --rate, in calls a second. Higher rates need a load generator.
 const minRate, maxRate = 0.001, 1000
 
-// checkFlags checks the flags that say whom to ask, how often and how long. Its errors name the flag.
+// checkFlags checks the flags of the address, TLS, timeout and repetition. Its errors name the flag.
 func (c *Command) checkFlags() error {
 	path, isUnix := strings.CutPrefix(c.Addr, "unix:")
 	_, port, err := net.SplitHostPort(c.Addr)
@@ -136,11 +136,11 @@ func (c *Command) checkFlags() error {
 	return nil
 }
 
-var limitForm = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
+var limitPattern = regexp.MustCompile(`^(\d+)/(\d*)([a-zA-Z]+)$`)
 
-// ParseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute. Its error says so.
+// ParseLimit reads a limit as [descriptors.Limit.String] writes it: 10/minute, or 10/5minute.
 func ParseLimit(text string) (descriptors.Limit, error) {
-	found := limitForm.FindStringSubmatch(text)
+	found := limitPattern.FindStringSubmatch(text)
 	if found == nil {
 		return descriptors.Limit{}, fmt.Errorf("%q is not a limit: write 10/minute or 10/5minute", text)
 	}

@@ -26,16 +26,16 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// client asks the service as the flags of a command say.
+// client calls the service with the flags of a command.
 type client struct {
 	*Command
 	*grpc.ClientConn
 	descriptors []descriptors.Descriptor
-	limit       *descriptors.Limit // nil: the configured ones
+	limit       *descriptors.Limit // the override; nil for none
 }
 
-// request returns what a call sends. Hits stand at the request where they can, so that the rule decides what it
-// charges, as for a plain request of Envoy's; hits of 0 and a refund have a place only at the descriptor.
+// request returns the message of a call. It sets the hits_addend of the request, as Envoy does, so that the rule decides
+// what it charges. Hits of 0 and refunds exist only in a descriptor, so it sets these there.
 func (c *client) request() *rls.RateLimitRequest {
 	request := &rls.RateLimitRequest{Domain: c.Domain}
 	atDescriptor := c.Hits == 0 || c.Refund
@@ -62,7 +62,7 @@ func (c *client) request() *rls.RateLimitRequest {
 	return request
 }
 
-// dial prepares a connection without a proxy, as Envoy's. Once the service is back, it is made again within about a second.
+// dial prepares a connection without a proxy, like Envoy's. After a failure it reconnects about once a second.
 func (c *Command) dial() (*grpc.ClientConn, error) {
 	transport, err := c.transport()
 	if err != nil {
@@ -77,12 +77,12 @@ func (c *Command) dial() (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// transport returns the credentials of a connection: plaintext, or TLS as the flags say.
+// transport returns the credentials of a connection: plaintext, or TLS with the flags' files.
 func (c *Command) transport() (credentials.TransportCredentials, error) {
 	if !c.TLS {
 		return insecure.NewCredentials(), nil
 	}
-	host, _, _ := net.SplitHostPort(c.Addr) // a socket has none
+	host, _, _ := net.SplitHostPort(c.Addr) // a Unix socket has no host
 	files := certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA, SAN: cmp.Or(c.ServerName, host)}
 	config, err := certs.Client(files, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Command) transport() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(config), nil
 }
 
-// connect waits until the connection stands or has failed, so that no call's latency holds its setup.
+// connect waits until the connection is ready or has failed, so that its setup does not count in a call's latency.
 func (c *client) connect(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -102,34 +102,34 @@ func (c *client) connect(ctx context.Context) {
 	}
 }
 
-// outcome is what became of one call: an answer or an error.
-type outcome struct {
+// callResult is the answer or the error of one call.
+type callResult struct {
 	resp    *rls.RateLimitResponse
 	latency time.Duration
 	err     error // a gRPC status
 }
 
 // denied reports whether Envoy would deny the request.
-func (o *outcome) denied() bool { return o.resp.GetOverallCode() == overLimit }
+func (r *callResult) denied() bool { return r.resp.GetOverallCode() == overLimit }
 
-// unknownDomain reports whether the service says that no file configures the domain.
-func (o *outcome) unknownDomain() bool { return o.metadata("unknown_domain").GetBoolValue() }
+// unknownDomain reports whether the answer says that no file configures the domain.
+func (r *callResult) unknownDomain() bool { return r.metadata("unknown_domain").GetBoolValue() }
 
 // metadata returns a field of the answer's dynamic metadata, nil if there is none.
-func (o *outcome) metadata(name string) *structpb.Value {
-	return o.resp.GetDynamicMetadata().GetFields()[name]
+func (r *callResult) metadata(name string) *structpb.Value {
+	return r.resp.GetDynamicMetadata().GetFields()[name]
 }
 
 // call sends one request and waits for the answer, at most until its timeout.
-func (c *client) call(ctx context.Context) outcome {
+func (c *client) call(ctx context.Context) callResult {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	start := time.Now()
 	resp, err := rls.NewRateLimitServiceClient(c).ShouldRateLimit(ctx, c.request())
-	return outcome{resp: resp, latency: time.Since(start), err: err}
+	return callResult{resp: resp, latency: time.Since(start), err: err}
 }
 
-// Ask calls once about these descriptors and returns the answer, whatever its verdict.
+// Ask calls once with these descriptors and returns the answer, whatever its verdict.
 func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.RateLimitResponse, error) {
 	conn, err := c.dial()
 	if err != nil {
@@ -137,20 +137,20 @@ func (c *Command) Ask(ctx context.Context, all []descriptors.Descriptor) (*rls.R
 	}
 	defer conn.Close()
 	caller := client{Command: c, ClientConn: conn, descriptors: all}
-	o := caller.callOnce(ctx)
-	return o.resp, o.err
+	result := caller.callOnce(ctx)
+	return result.resp, result.err
 }
 
 // callOnce connects and calls, both within the timeout.
-func (c *client) callOnce(ctx context.Context) outcome {
+func (c *client) callOnce(ctx context.Context) callResult {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	c.connect(ctx)
 	return c.call(ctx)
 }
 
-// suspect returns what is probably wrong where a connection failed with this message.
-func (c *Command) suspect(message string) string {
+// likelyCause returns the probable cause of a failed connection, given the error message.
+func (c *Command) likelyCause(message string) string {
 	switch {
 	case strings.Contains(message, "HTTP/1.1"):
 		return "HTTP is spoken there, as at weir's PORT (8080) and DEBUG_PORT (6070): name its GRPC_PORT (8081);"
@@ -162,11 +162,11 @@ func (c *Command) suspect(message string) string {
 	return "is weir serving there?"
 }
 
-// describeError returns the error of a failed call in a sentence that names the address.
+// describeError returns the error of a failed call as a sentence that names the address.
 func (c *client) describeError(err error) error {
 	switch s := status.Convert(err); {
 	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error"):
-		return fmt.Errorf("cannot reach %s: %s %s", c.Addr, c.suspect(s.Message()), s.Message())
+		return fmt.Errorf("cannot reach %s: %s %s", c.Addr, c.likelyCause(s.Message()), s.Message())
 	case s.Code() == codes.DeadlineExceeded:
 		return fmt.Errorf("%s did not answer within %v", c.Addr, c.Timeout)
 	case s.Code() == codes.Canceled:

@@ -21,7 +21,7 @@ import (
 // answerer answers the n-th request, counted from 0.
 type answerer func(n int, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error)
 
-// fakeService answers as a test says and remembers what it was asked.
+// fakeService is a rate-limit service with a test's answers. It records the requests.
 type fakeService struct {
 	rls.UnimplementedRateLimitServiceServer
 	answer answerer
@@ -38,14 +38,14 @@ func (f *fakeService) ShouldRateLimit(_ context.Context, req *rls.RateLimitReque
 	return f.answer(n, req)
 }
 
-// requests is what was asked so far.
+// requests returns the requests so far.
 func (f *fakeService) requests() []*rls.RateLimitRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked
 }
 
-// serveFake starts the service on a port of its own until the test ends.
+// serveFake runs the service on a free port until the test ends.
 func serveFake(t *testing.T, answer answerer, options ...grpc.ServerOption) (*fakeService, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,13 +63,13 @@ func serveOn(t *testing.T, listener net.Listener, answer answerer, options ...gr
 	return f
 }
 
-// always gives the same answer to each request.
+// always answers each request with resp.
 func always(resp *rls.RateLimitResponse) answerer {
 	return func(int, *rls.RateLimitRequest) (*rls.RateLimitResponse, error) { return resp, nil }
 }
 
-// answered builds a response of statuses; it is over if one of them is.
-func answered(statuses ...*rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
+// responseOf returns a response with these statuses. It is OVER_LIMIT if one of them is.
+func responseOf(statuses ...*rls.RateLimitResponse_DescriptorStatus) *rls.RateLimitResponse {
 	resp := &rls.RateLimitResponse{OverallCode: rls.RateLimitResponse_OK, Statuses: statuses}
 	for _, s := range statuses {
 		if s.Code == rls.RateLimitResponse_OVER_LIMIT {
@@ -79,7 +79,7 @@ func answered(statuses ...*rls.RateLimitResponse_DescriptorStatus) *rls.RateLimi
 	return resp
 }
 
-// perMinute is a status under a limit; over if nothing remains.
+// perMinute returns a status under a limit. It is OVER_LIMIT if nothing remains.
 func perMinute(limit, remaining uint32, reset time.Duration) *rls.RateLimitResponse_DescriptorStatus {
 	s := &rls.RateLimitResponse_DescriptorStatus{
 		Code: rls.RateLimitResponse_OK,
@@ -95,15 +95,14 @@ func perMinute(limit, remaining uint32, reset time.Duration) *rls.RateLimitRespo
 	return s
 }
 
-// ran is what a run of weir call left behind.
-type ran struct {
+// runResult is the result of a run of weir call.
+type runResult struct {
 	stdout, stderr string
 	code           int
 }
 
-// runCall runs weir call as the command line would, with these flags. Unless they say otherwise it waits long for an
-// answer: a busy machine is no failure.
-func runCall(ctx context.Context, t *testing.T, args ...string) ran {
+// runCall runs weir call with these flags. Its default --timeout is long, because the machine may be busy.
+func runCall(ctx context.Context, t *testing.T, args ...string) runResult {
 	t.Helper()
 	var line struct {
 		Call Command `cmd:""`
@@ -118,12 +117,12 @@ func runCall(ctx context.Context, t *testing.T, args ...string) ran {
 	var stdout, stderr bytes.Buffer
 	code, told := terminal.ExitCode(line.Call.Run(ctx, terminal.Output{Out: &stdout, Err: &stderr}))
 	if !told {
-		t.Fatal("Run did not give a terminal.Exit: main would tell the error again")
+		t.Fatal("Run did not return a terminal.Exit: main would report the error again")
 	}
-	return ran{stdout.String(), stderr.String(), code}
+	return runResult{stdout.String(), stderr.String(), code}
 }
 
 var latencies = regexp.MustCompile(`\d+(\.\d+)? ms`)
 
-// steady replaces what differs from run to run.
-func steady(s string) string { return latencies.ReplaceAllString(s, "N ms") }
+// hideLatencies replaces latencies, which differ from run to run.
+func hideLatencies(s string) string { return latencies.ReplaceAllString(s, "N ms") }

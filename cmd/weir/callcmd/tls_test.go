@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/certs"
 )
 
-// The service asks clients for certificates, by the same authority.
+// The service requires client certificates of the same authority.
 func TestCallUsesMutualTLS(t *testing.T) {
 	authority, dir := certstest.New(t, "authority"), t.TempDir()
 	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
@@ -24,7 +24,7 @@ func TestCallUsesMutualTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, addr := serveFake(t, always(answered(perMinute(10, 9, 30*time.Second))), grpc.Creds(credentials.NewTLS(config)))
+	_, addr := serveFake(t, always(responseOf(perMinute(10, 9, 30*time.Second))), grpc.Creds(credentials.NewTLS(config)))
 	for _, tc := range []struct {
 		promise string
 		flags   []string

@@ -62,7 +62,7 @@ func (c *Command) Run(out terminal.Output) error {
 		err = c.printText(out, f)
 	}
 	if err == nil && !f.right() {
-		err = terminal.No
+		err = terminal.ExitNo
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (c *Command) sourceName() string {
 }
 
 // Load returns the configuration of a directory or a file, as weir check reads it, for commands that use it: its problems are
-// printed, and if there are errors, terminal.No is returned.
+// printed, and if there are errors, terminal.ExitNo is returned.
 func Load(path string, out terminal.Output) (*descriptors.Config, error) {
 	c := Command{Path: path}
 	f, err := c.read(out.In)
@@ -86,7 +86,7 @@ func Load(path string, out terminal.Output) (*descriptors.Config, error) {
 	case f.unreadable:
 		return nil, errors.New(f.problems[0].Text)
 	case !Report(out.Err, c.sourceName(), f.problems):
-		return nil, terminal.No
+		return nil, terminal.ExitNo
 	}
 	return f.config, nil
 }

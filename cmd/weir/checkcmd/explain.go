@@ -73,7 +73,7 @@ func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Ex
 // exit returns what the command ends with once it has printed explanations: Failed if no file names the domain.
 func exit(all []descriptors.Explanation) error {
 	if all[0].Match.Found == descriptors.UnknownDomain {
-		return terminal.Failed
+		return terminal.ExitFailed
 	}
 	return nil
 }

@@ -106,10 +106,10 @@ func (s *Settings) Answers() rls.Options {
 	o := rls.Options{DynamicMetadata: s.DynamicMetadata, DeniedMetadata: s.DenialMetadata,
 		Headers: rls.Headers{RetryAfter: s.RetryAfter}}
 	if s.LimitHeaders {
-		o.Headers.Answer = rls.Names{Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader}
+		o.Headers.Response = rls.HeaderNames{Limit: s.LimitHeader, Remaining: s.RemainingHeader, Reset: s.ResetHeader}
 	}
 	if s.RequestHeadersOn {
-		o.Headers.Request = rls.Names{
+		o.Headers.Request = rls.HeaderNames{
 			Limit: s.RequestLimitHeader, Remaining: s.RequestRemainingHeader, Reset: s.RequestResetHeader}
 	}
 	return o

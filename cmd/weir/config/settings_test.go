@@ -28,7 +28,7 @@ func mustRead(t *testing.T, variables string) Settings {
 func TestReadTurnsVariablesIntoSettings(t *testing.T) {
 	level := func(s *Settings) any { return slog.Level(s.LogLevel) }
 	headers := func(s *Settings) any { return s.Answers().Headers }
-	usual := rls.Names{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
+	usual := rls.HeaderNames{Limit: "RateLimit-Limit", Remaining: "RateLimit-Remaining", Reset: "RateLimit-Reset"}
 	request := usual
 	request.Reset = "X-Reset"
 	const named, on = " LIMIT_REQUEST_RESET_HEADER=X-Reset", "LIMIT_REQUEST_HEADERS_ENABLED=true"
@@ -53,7 +53,7 @@ func TestReadTurnsVariablesIntoSettings(t *testing.T) {
 		{"LOG_LEVEL=WARN", level, slog.LevelWarn}, {"LOG_LEVEL=warning", level, slog.LevelWarn}, {"LOG_LEVEL=fatal", level, slog.LevelError},
 		{named, headers, rls.Headers{}},
 		{on + named, headers, rls.Headers{Request: request}},
-		{on + named + " LIMIT_RESPONSE_HEADERS_ENABLED=true", headers, rls.Headers{Request: request, Answer: usual}},
+		{on + named + " LIMIT_RESPONSE_HEADERS_ENABLED=true", headers, rls.Headers{Request: request, Response: usual}},
 		{"", denials, "1m0s false true"}, {"DENIAL_LOG_INTERVAL=0 DENIAL_METADATA=false", denials, "0s false false"},
 		{"DENIAL_LOG_INTERVAL=5m", denials, "5m0s false true"},
 		{"", keys, ratelimit.Keys{Jitter: 300}}, {"EXPIRATION_JITTER_MAX_SECONDS=0", keys, ratelimit.Keys{}},
@@ -102,7 +102,7 @@ func TestEmptyVariablesCountAsUnset(t *testing.T) {
 	if want := mustRead(t, ""); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the settings are %+v, %v; want %+v", got, err, want)
 	}
-	if s := mustRead(t, "DATA_DIR= LIMIT_LIMIT_HEADER= LIMIT_RESPONSE_HEADERS_ENABLED=true"); s.DataDir != "" || s.Answers().Headers.Answer.Limit != "" {
+	if s := mustRead(t, "DATA_DIR= LIMIT_LIMIT_HEADER= LIMIT_RESPONSE_HEADERS_ENABLED=true"); s.DataDir != "" || s.Answers().Headers.Response.Limit != "" {
 		t.Errorf("the settings are %+v; want nothing saved, and a header left out", s)
 	}
 }

@@ -56,11 +56,11 @@ func (s *Settings) StatsdSinks() []statsd.Config {
 	}
 	var all []statsd.Config
 	if s.UseStatsd {
-		to.Network, to.Form = s.network(), statsd.Plain(s.ExtraTags)
+		to.Network, to.Format = s.network(), statsd.PlainFormat(s.ExtraTags)
 		all = append(all, to)
 	}
 	if s.UseDogStatsd {
-		to.Network, to.Form = "udp", statsd.Tagged(s.dogTags(), s.mogrifiers)
+		to.Network, to.Format = "udp", statsd.DogStatsDFormat(s.dogTags(), s.mogrifiers)
 		all = append(all, to)
 	}
 	return all

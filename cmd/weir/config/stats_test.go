@@ -28,7 +28,7 @@ func TestStatsdSinksFollowTheEnvironment(t *testing.T) {
 		set := mustRead(t, tc.environment)
 		got := ""
 		for _, c := range set.StatsdSinks() {
-			begin, end := c.Form("ratelimit.x")
+			begin, end := c.Format("ratelimit.x")
 			got += c.Network + " " + c.Address + " " + begin + end + ";"
 		}
 		if got != tc.want || set.CountsAsRatelimit() != tc.keeps {

@@ -112,7 +112,7 @@ func (c *demoCommand) generate(ctx context.Context, set *config.Settings, out te
 	if err := os.CopyFS(configDir(set), rules); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("the rules of the demo: %w", err)
 	}
-	_, err = fmt.Fprintf(out.Out, "Made up %s until %s in %s, in %s: %s hits.\n%s", terminal.Span(until.Unix()-first.Unix()),
+	_, err = fmt.Fprintf(out.Out, "Made up %s until %s in %s, in %s: %s hits.\n%s", terminal.FormatSeconds(until.Unix()-first.Unix()),
 		until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
 		descriptors.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.nextSteps(set))
 	return err

@@ -229,7 +229,7 @@ func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi
 	case !found:
 		return nil, f.errNoSeries(q, a.Lag, a.Warnings)
 	case len(a.Series) == 0:
-		return nil, terminal.Empty(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
+		return nil, terminal.EmptyError(strings.TrimSpace(describeNoHits(&a.Metadata, out.Zone)))
 	}
 	if first, last := a.Series[0].Domain, a.Series[len(a.Series)-1].Domain; first != last { // sorted by domain
 		return nil, fmt.Errorf("%s and %s both have this rule: choose by --domain", first, last)
@@ -263,13 +263,13 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	return true, errors.Join(ask(historyapi.New(store, set.History.FlushInterval, time.Now)), store.Close())
 }
 
-// exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was found.
+// exitFor returns terminal.ExitNo if any series is broken (unreadable or inexact), else ExitNothing if nothing was found.
 func exitFor(broken int, nothing bool) error {
 	switch {
 	case broken > 0:
-		return terminal.No
+		return terminal.ExitNo
 	case nothing:
-		return terminal.Nothing
+		return terminal.ExitNothing
 	}
 	return nil
 }
@@ -286,19 +286,19 @@ func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) erro
 	text := "there is no history yet"
 	switch {
 	case len(warnings) > 0:
-		return terminal.Empty("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
+		return terminal.EmptyError("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
 	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
 		text = "no history of that; weir history top --from -1y lists what there is"
 	case s.set == nil:
 	case !s.set.KeepHistory:
-		return terminal.Empty(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy()))
+		return terminal.EmptyError(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy()))
 	default:
 		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
 		if s.set.HistoryVariable() == "" {
 			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
 		}
 	}
-	return terminal.Empty(text + describeLag("; ", lag))
+	return terminal.EmptyError(text + describeLag("; ", lag))
 }
 
 // describeLag says when hits appear, after an introduction; "" if that is unknown.
@@ -306,7 +306,7 @@ func describeLag(introduction string, lag int64) string {
 	if lag == 0 {
 		return ""
 	}
-	return introduction + "hits appear within " + terminal.Span(lag)
+	return introduction + "hits appear within " + terminal.FormatSeconds(lag)
 }
 
 // readable returns the readable name of a series.
@@ -345,7 +345,7 @@ func describeRange(a *historyapi.Metadata, zone *time.Location, more string) str
 	if stamp(a.From, "MST") != stamp(a.To, "MST") {
 		from, short = full+" MST", full
 	}
-	text := fmt.Sprintf("%s to %s (%s)%s\n", stamp(a.From, from), stamp(a.To, short+" MST"), terminal.Span(a.To-a.From), more)
+	text := fmt.Sprintf("%s to %s (%s)%s\n", stamp(a.From, from), stamp(a.To, short+" MST"), terminal.FormatSeconds(a.To-a.From), more)
 	if a.AskedTo > 0 {
 		text += fmt.Sprintf("asked for: %s to %s\n", stamp(a.AskedFrom, short), stamp(a.AskedTo, short))
 	}

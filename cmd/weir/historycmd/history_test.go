@@ -192,7 +192,7 @@ No such hits in this range; hits of other outcomes are from 2026-11-20 12:00 to 
 `},
 	} {
 		got, err := runHistory(t, append([]string{"top", "--admin", port}, c.args...)...)
-		if err != nil && !errors.Is(err, terminal.Nothing) {
+		if err != nil && !errors.Is(err, terminal.ExitNothing) {
 			t.Fatal(err)
 		}
 		if "\n"+got != c.want {

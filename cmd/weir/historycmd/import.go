@@ -68,7 +68,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		return err
 	}
 	if loaded.Refused > 0 {
-		return terminal.No
+		return terminal.ExitNo
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) s
 	}
 	verb, end := "Moved", fmt.Sprintf("in %s; the table has version %d", took.Round(time.Millisecond), r.Version)
 	if c.DryRun {
-		verb, end = "Would move", fmt.Sprintf("in about %s, at the speed of a sample", terminal.Span(int64(r.Expected.Seconds())+1))
+		verb, end = "Would move", fmt.Sprintf("in about %s, at the speed of a sample", terminal.FormatSeconds(int64(r.Expected.Seconds())+1))
 	}
 	fmt.Fprintf(&b, "%s %d of %d partitions with %s series, %.1f MB, %s.\n", verb, all.partitions, history.Partitions,
 		terminal.Thousands(all.series), float64(all.bytes)/1e6, end)

@@ -122,7 +122,7 @@ func TestExportPrintsThePortsAnswer(t *testing.T) {
 
 func TestTruncatedExportIsAnError(t *testing.T) {
 	for name, end := range map[string]func(){
-		"reading what": func() { panic(http.ErrAbortHandler) }, "did not say that this is all": func() {},
+		"reading the answer of": func() { panic(http.ErrAbortHandler) }, "did not say that this is all": func() {},
 	} {
 		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("hello\n"))

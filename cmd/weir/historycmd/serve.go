@@ -55,7 +55,7 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	log := set.Logger(out.Err)
 	metrics := stats.NewProcess(string(version))
 	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Access: set.Access(log)}
-	metrics.RefusedTokens(parts.Access.Refused)
+	metrics.RegisterRefusedTokens(parts.Access.Refused)
 	rules, err := openRules(c.Config, &set, log)
 	if err != nil {
 		return err

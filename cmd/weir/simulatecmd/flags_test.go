@@ -61,7 +61,7 @@ func TestWrongQueryNamesTheRemedy(t *testing.T) {
 			t.Errorf("%+v: %s, %v; want %q", tc.c, text, err, tc.want)
 		}
 	}
-	if text, _, err := simulate(t, "domain: shop\ndescriptors: 1\n", Command{CSV: "-"}, ""); !errors.Is(err, terminal.No) || !strings.Contains(text, "shop.yaml:2") {
+	if text, _, err := simulate(t, "domain: shop\ndescriptors: 1\n", Command{CSV: "-"}, ""); !errors.Is(err, terminal.ExitNo) || !strings.Contains(text, "shop.yaml:2") {
 		t.Errorf("%s, %v; want the fault of the files, and exit code 1", text, err)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ProgressFlag is embedded in the commands that may take long.
+// ProgressFlag is the flag --progress, for commands that may take long to embed.
 type ProgressFlag struct {
 	Progress bool `help:"Print a line a second on stderr: how much is done, how fast, and the time left. On a terminal without it, too."`
 }
 
-// Progress tells people how far a command is. Done and Total may be set by any goroutine; a Total of 0 is not known.
+// Progress counts the work of a command. Any goroutine may set Done and Total; a Total of 0 means that it is unknown.
 type Progress struct {
 	Done, Total atomic.Int64
 	unit        string
@@ -25,11 +25,11 @@ func (p *Progress) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Start begins to print a line a second, if that is asked for, until stop is called, which prints the last. Unit is what
-// is counted, "" if nothing can be.
+// Start starts to print a line a second, if --progress is set or out is a terminal. stop ends that, and prints the last
+// line. unit is the plural noun of the counted things, "" if the command cannot count.
 func (f *ProgressFlag) Start(out io.Writer, unit string) (p *Progress, stop func()) {
 	p = &Progress{unit: unit}
-	if !f.Progress && !Is(out) {
+	if !f.Progress && !IsTerminal(out) {
 		return p, func() {}
 	}
 	begin, end, ended := time.Now(), make(chan struct{}), make(chan struct{})
@@ -52,19 +52,19 @@ func (f *ProgressFlag) Start(out io.Writer, unit string) (p *Progress, stop func
 	return p, func() { close(end); <-ended }
 }
 
-// line returns how far it is after some time: 12,345 of 65,205 rows, 20,575/s, 2s left.
+// line returns a line of progress: 12,345 of 65,205 rows, 20,575/s, 2s left.
 func (p *Progress) line(took time.Duration) string {
 	done, total := p.Done.Load(), p.Total.Load()
 	rate := float64(done) / max(took.Seconds(), 0.001)
 	switch {
 	case p.unit == "":
-		return "waiting for " + Span(int64(took.Seconds()))
+		return "waiting for " + FormatSeconds(int64(took.Seconds()))
 	case total == 0:
 		return fmt.Sprintf("%s %s, %s/s", Thousands(uint64(done)), p.unit, Thousands(uint64(rate)))
 	}
 	text := fmt.Sprintf("%s of %s %s, %s/s", Thousands(uint64(done)), Thousands(uint64(total)), p.unit, Thousands(uint64(rate)))
 	if total > done && rate > 0 {
-		text += ", " + Span(int64(float64(total-done)/rate)+1) + " left"
+		text += ", " + FormatSeconds(int64(float64(total-done)/rate)+1) + " left"
 	}
 	return text
 }

@@ -1,4 +1,4 @@
-// Package terminal is how commands answer people: in text, numbers and colours, and with exit codes.
+// Package terminal has the output of commands: numbers, colours, JSON, progress and exit codes.
 package terminal
 
 import (
@@ -13,14 +13,14 @@ import (
 	"golang.org/x/term"
 )
 
-// Output is where a command prints, what it reads where a dash stands for a file, and the time zone that it shows times in.
+// Output has the standard streams of a command, and the time zone in which it shows times.
 type Output struct {
-	In       io.Reader
+	In       io.Reader // for a file named -
 	Out, Err io.Writer
 	Zone     *time.Location
 }
 
-// SetZone shows times in the zone that a --tz names, unless it is "".
+// SetZone sets the time zone by the value of --tz, unless that is "".
 func (o *Output) SetZone(name string) (err error) {
 	if name == "" {
 		return nil
@@ -31,13 +31,13 @@ func (o *Output) SetZone(name string) (err error) {
 	return nil
 }
 
-// Is reports whether w is a terminal that understands control sequences.
-func Is(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal that understands control sequences.
+func IsTerminal(w io.Writer) bool {
 	f, isFile := w.(*os.File)
 	return isFile && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// Width returns how many columns w has; 80 if it is no terminal.
+// Width returns the number of columns of w, or 80 if w is not a terminal.
 func Width(w io.Writer) int {
 	if f, isFile := w.(*os.File); isFile {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -47,11 +47,11 @@ func Width(w io.Writer) int {
 	return 80
 }
 
-// Paint colours text for a terminal. Where it is off, as its zero value is, text stays as it is.
+// Paint colours text for a terminal. If On is false, it does not change the text.
 type Paint struct{ On bool }
 
-// PaintFor returns a Paint that is on if w is a terminal whose user has not asked for plain text.
-func PaintFor(w io.Writer) Paint { return Paint{On: Is(w) && os.Getenv("NO_COLOR") == ""} }
+// PaintFor returns a Paint that is on if w is a terminal and the user has not set NO_COLOR.
+func PaintFor(w io.Writer) Paint { return Paint{On: IsTerminal(w) && os.Getenv("NO_COLOR") == ""} }
 
 // Green returns s in green.
 func (p Paint) Green(s string) string { return p.wrap("32", s) }
@@ -72,7 +72,7 @@ func (p Paint) wrap(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// WriteJSON writes a value as a line of JSON, with <, > and & as they are, and [EscapeInvisible].
+// WriteJSON writes a value as a line of JSON. It does not escape <, > and &, but what [EscapeInvisible] escapes.
 func WriteJSON(w io.Writer, value any) error {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)
@@ -87,36 +87,36 @@ func WriteJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// Exit is an error that the user has been told already: the process ends with this exit code and prints nothing more.
+// Exit is an error that the command has reported already: the process ends with this exit code and prints nothing more.
 type Exit int
 
-// What a command ends with, if not with 0. What No means is in its help: a call over a limit, say.
+// The exit codes except 0. The help of a command says when it ends with ExitNo: for example, a call is over a limit.
 const (
-	No     Exit = 1 // the answer is no
-	Failed Exit = 2 // a flag was wrong, or something failed
+	ExitNo     Exit = 1 // the answer is no
+	ExitFailed Exit = 2 // a flag was wrong, or something failed
 
-	Nothing Exit = 3 // there is nothing of what was asked for
+	ExitNothing Exit = 3 // there was nothing to show
 )
 
-// Empty is an error that is still to be told, and that ends the process with [Nothing].
-type Empty string
+// EmptyError is an error message, not reported yet, whose exit code is ExitNothing.
+type EmptyError string
 
-// Error returns the sentence.
-func (e Empty) Error() string { return string(e) }
+// Error returns the message.
+func (e EmptyError) Error() string { return string(e) }
 
-// Error names the code, for logs; people have been told the reason.
+// Error names the code. It is for logs, because the command has reported the reason.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// ExitCode returns the code that a process ends with after an error: 2 for one that is no Exit, 3 for an [Empty] one, which both
-// are still to be told.
-func ExitCode(err error) (code int, told bool) {
+// ExitCode returns the exit code of an error, 0 for nil, and whether the error was reported already. An error that is
+// neither an Exit nor an EmptyError has the code 2.
+func ExitCode(err error) (code int, reported bool) {
 	if err == nil {
 		return 0, true
 	}
-	exit := Failed
-	var empty Empty
-	if told = errors.As(err, &exit); !told && errors.As(err, &empty) {
-		exit = Nothing
+	exit := ExitFailed
+	var empty EmptyError
+	if reported = errors.As(err, &exit); !reported && errors.As(err, &empty) {
+		exit = ExitNothing
 	}
-	return int(exit), told
+	return int(exit), reported
 }

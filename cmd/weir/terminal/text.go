@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// EscapeInvisible returns JSON in which the marks and controls of the direction of text are escaped, as a terminal
-// would show what follows them in another order, and so are the control characters that JSON allows.
+// EscapeInvisible escapes the control characters that JSON allows in strings, and the marks of text direction, because
+// of which a terminal would show the text after them in another order.
 func EscapeInvisible(json []byte) []byte {
 	return invisible.ReplaceAllFunc(json, func(c []byte) []byte {
 		r, _ := utf8.DecodeRune(c)
@@ -17,8 +17,8 @@ func EscapeInvisible(json []byte) []byte {
 
 var invisible = regexp.MustCompile("[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-// Span writes seconds as 41s, 9m 12s, 3h 5m or 2d 4h.
-func Span(seconds int64) string {
+// FormatSeconds formats seconds as 41s, 9m 12s, 3h 5m or 2d 4h.
+func FormatSeconds(seconds int64) string {
 	parts := []struct {
 		length int64
 		letter string
@@ -36,7 +36,7 @@ func Span(seconds int64) string {
 	return fmt.Sprintf("%ds", seconds)
 }
 
-// Thousands writes 1234567 as 1,234,567.
+// Thousands formats 1234567 as 1,234,567.
 func Thousands(n uint64) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -45,10 +45,10 @@ func Thousands(n uint64) string {
 	return digits
 }
 
-// Count writes how many there are of what: 1 hit, 2,000 hits. n is not below 0.
-func Count(n int, what string) string {
+// Count formats a number with a noun: 1 hit, 2,000 hits. n must not be below 0.
+func Count(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + noun
 	}
-	return Thousands(uint64(n)) + " " + what + "s"
+	return Thousands(uint64(n)) + " " + noun + "s"
 }

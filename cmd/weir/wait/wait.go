@@ -1,4 +1,4 @@
-// Package wait is what commands wait for: time to pass, or SIGHUP.
+// Package wait has what commands wait for: a time, or SIGHUP.
 package wait
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// For waits until d, which may be below 0, has passed. It reports whether ctx is still alive; its end ends the wait.
+// For waits for d, or until ctx ends. It returns at once if d is not above 0. It reports whether ctx is still alive.
 func For(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -22,18 +22,18 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Hangups are the SIGHUPs of a process that serves: each wants its configuration read again, and none ends it. From nil
-// none comes.
+// Hangups receives the SIGHUPs of a server. They make it read its configuration again, and do not end the process. A nil
+// Hangups receives none.
 type Hangups chan os.Signal
 
-// NewHangups takes all that come from now on, for the rest of the process.
+// NewHangups makes the process receive SIGHUPs from now on.
 func NewHangups() Hangups {
 	h := make(Hangups, 1)
 	signal.Notify(h, syscall.SIGHUP)
 	return h
 }
 
-// Follow calls reload at each, until ctx ends. What comes later finds weir on its way out, and changes nothing.
+// Follow calls reload at each SIGHUP until ctx ends. Later SIGHUPs have no effect.
 func (h Hangups) Follow(ctx context.Context, reload func()) {
 	for {
 		select {

@@ -3,31 +3,31 @@ package heavy
 
 import "slices"
 
-// Sketch keeps the heaviest keys of a weighted stream: the algorithm of Misra and Gries ("Finding repeated elements",
-// 1982) with weights, as Anderson and others have it ("A high-performance algorithm for identifying frequent items in
-// data streams", 2017). With New(k) it holds at most 2k keys. When another comes, each key loses the weight of the
-// (k+1)th heaviest, and those without weight are evicted: at most k stay. So, with N the weight of the stream,
+// Sketch keeps the heaviest keys of a weighted stream, by the algorithm of Misra and Gries ("Finding repeated elements",
+// 1982) with the weights of Anderson and others ("A high-performance algorithm for identifying frequent items in data
+// streams", 2017). With New(k) it holds at most 2k keys. When another comes, each key loses the weight of the (k+1)th
+// heaviest, and keys without weight are evicted, so that at most k stay. If N is the weight of the stream,
 //
 //	Weight(key) ≤ true weight of the key ≤ Weight(key) + Missing(), and Missing() ≤ N/(k+1).
 //
-// A key that is not held has a Weight of 0; every key of more than N/(k+1) is held. The sum of a key's weights in
-// several sketches is a lower bound for their streams together, and misses at most the sum of what they miss.
+// A key that is not in the sketch has a Weight of 0; every key of more than N/(k+1) is in it. The sum of a key's
+// weights in several sketches is a lower bound for their streams together, too low by at most the sum of their Missing.
 //
-// Each key has a T. Counts in it are lower bounds, too: at least the key's Weight.
+// Each key has a value of type T. Counts that the caller adds to it are lower bounds, too, and at least the Weight.
 //
 // A key is a hash with a random seed: of ten million streams of a billion keys, one has a collision in a sketch of a
-// thousand. A held key costs a map lookup; others, on average, a few steps more. A full sketch allocates nothing. It
-// is for one goroutine at a time. The zero value is unusable: use New.
+// thousand. Adding to a key in the sketch costs a map lookup; adding another costs, on average, a few steps more. A full
+// sketch allocates nothing. Only one goroutine at a time may use it. The zero value is unusable: use New.
 type Sketch[T any] struct {
 	k       int
-	held    []Held[T]        // elements beyond its length keep the memory of their T
-	at      map[uint64]int32 // the index of a key in held
+	entries []Entry[T]       // elements beyond its length keep the memory of their T
+	index   map[uint64]int32 // the index of a key in entries
 	missing uint64
-	weights []uint64 // memory to sort them in
+	weights []uint64 // scratch space of shrink
 }
 
-// Held is a key in a sketch.
-type Held[T any] struct {
+// Entry is a key in a sketch.
+type Entry[T any] struct {
 	Key    uint64
 	Weight uint64 // see Sketch
 	Value  T
@@ -36,67 +36,67 @@ type Held[T any] struct {
 // New makes a sketch that holds at most 2k keys. It allocates memory as needed.
 func New[T any](k int) *Sketch[T] {
 	k = max(1, k)
-	return &Sketch[T]{k: k, at: make(map[uint64]int32, 2*k)}
+	return &Sketch[T]{k: k, index: make(map[uint64]int32, 2*k)}
 }
 
-// Add adds to the weight of a key, and returns its T, valid until the next call. If fresh, the key was not held: the T
-// then is an evicted key's, whose memory can be reused.
-func (s *Sketch[T]) Add(key, weight uint64) (kept *T, fresh bool) {
-	if i, ok := s.at[key]; ok {
-		h := &s.held[i]
+// Add adds to the weight of a key, and returns its value, valid until the next call. If fresh, the key was not in the
+// sketch: the value then is an evicted key's, whose memory can be reused.
+func (s *Sketch[T]) Add(key, weight uint64) (value *T, fresh bool) {
+	if i, ok := s.index[key]; ok {
+		h := &s.entries[i]
 		h.Weight += weight
 		return &h.Value, false
 	}
-	if len(s.held) == 2*s.k {
+	if len(s.entries) == 2*s.k {
 		s.shrink()
 	}
-	n := len(s.held)
-	s.held = slices.Grow(s.held, 1)[:n+1]
-	h := &s.held[n]
+	n := len(s.entries)
+	s.entries = slices.Grow(s.entries, 1)[:n+1]
+	h := &s.entries[n]
 	h.Key, h.Weight = key, weight
-	s.at[key] = int32(n)
+	s.index[key] = int32(n)
 	return &h.Value, true
 }
 
-// Held returns the held keys, in no order. The sketch owns the slice: read it before the next call.
-func (s *Sketch[T]) Held() []Held[T] { return s.held }
+// Entries returns the keys in the sketch, in no order. The sketch owns the slice: read it before the next call.
+func (s *Sketch[T]) Entries() []Entry[T] { return s.entries }
 
-// Missing returns how much a key's Weight may be too low in the current stream.
+// Missing returns by how much a key's Weight in the current stream may be too low.
 func (s *Sketch[T]) Missing() uint64 { return s.missing }
 
-// Renew begins a new stream, in which the held keys begin with these weights. Keys of weight 0 are evicted.
-func (s *Sketch[T]) Renew(weight func(h *Held[T]) uint64) {
+// Reweigh begins a new stream: it sets the weight of each key, and evicts keys of weight 0.
+func (s *Sketch[T]) Reweigh(weight func(h *Entry[T]) uint64) {
 	s.missing = 0
 	s.setWeights(weight)
 }
 
 // setWeights sets the weight of each key, and evicts those of 0.
-func (s *Sketch[T]) setWeights(weight func(h *Held[T]) uint64) {
-	clear(s.at)
+func (s *Sketch[T]) setWeights(weight func(h *Entry[T]) uint64) {
+	clear(s.index)
 	n := 0
-	for i := range s.held {
-		h := &s.held[i]
+	for i := range s.entries {
+		h := &s.entries[i]
 		if h.Weight = weight(h); h.Weight == 0 {
 			continue
 		}
-		s.held[n], s.held[i] = s.held[i], s.held[n]
-		s.at[s.held[n].Key] = int32(n)
+		s.entries[n], s.entries[i] = s.entries[i], s.entries[n]
+		s.index[s.entries[n].Key] = int32(n)
 		n++
 	}
-	s.held = s.held[:n]
+	s.entries = s.entries[:n]
 }
 
 // Reset evicts all keys.
-func (s *Sketch[T]) Reset() { s.Renew(func(*Held[T]) uint64 { return 0 }) }
+func (s *Sketch[T]) Reset() { s.Reweigh(func(*Entry[T]) uint64 { return 0 }) }
 
 // shrink evicts half of the keys or more.
 func (s *Sketch[T]) shrink() {
 	s.weights = s.weights[:0]
-	for i := range s.held {
-		s.weights = append(s.weights, s.held[i].Weight)
+	for i := range s.entries {
+		s.weights = append(s.weights, s.entries[i].Weight)
 	}
 	slices.Sort(s.weights)
 	least := s.weights[len(s.weights)-1-s.k]
 	s.missing += least
-	s.setWeights(func(h *Held[T]) uint64 { return h.Weight - min(h.Weight, least) })
+	s.setWeights(func(h *Entry[T]) uint64 { return h.Weight - min(h.Weight, least) })
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/weirproxy/weir/server/hits/heavy"
 )
 
-// counted is a sketch beside the exact counts.
-type counted struct {
+// countedSketch is a sketch with the exact counts of its keys.
+type countedSketch struct {
 	most   int
 	sketch *heavy.Sketch[uint64]
 	exact  map[uint64]uint64
 	total  uint64
 }
 
-func newCounted(most int) *counted {
-	return &counted{most: most, sketch: heavy.New[uint64](most), exact: make(map[uint64]uint64)}
+func newCountedSketch(most int) *countedSketch {
+	return &countedSketch{most: most, sketch: heavy.New[uint64](most), exact: make(map[uint64]uint64)}
 }
 
-func (c *counted) add(key, weight uint64) {
+func (c *countedSketch) add(key, weight uint64) {
 	since, fresh := c.sketch.Add(key, weight)
 	if fresh {
 		*since = 0
@@ -29,18 +29,18 @@ func (c *counted) add(key, weight uint64) {
 	c.total += weight
 }
 
-// check holds the bounds against the exact counts.
-func (c *counted) check(t *testing.T) {
+// check fails the test unless the sketch's bounds hold for the exact counts.
+func (c *countedSketch) check(t *testing.T) {
 	t.Helper()
 	missing := c.sketch.Missing()
 	if missing > c.total/uint64(c.most+1) {
 		t.Fatalf("up to %d of %d are missing, with room for %d; want at most a %dth", missing, c.total, c.most, c.most+1)
 	}
-	if n := len(c.sketch.Held()); n > 2*c.most {
-		t.Fatalf("%d keys are held, want at most %d: memory is bounded", n, 2*c.most)
+	if n := len(c.sketch.Entries()); n > 2*c.most {
+		t.Fatalf("the sketch has %d keys, want at most %d", n, 2*c.most)
 	}
 	held := make(map[uint64]bool)
-	for _, h := range c.sketch.Held() {
+	for _, h := range c.sketch.Entries() {
 		exact := c.exact[h.Key]
 		if held[h.Key] || h.Weight == 0 || h.Weight > h.Value || h.Value > exact || h.Weight+missing < exact {
 			t.Fatalf("key %d: weight %d, counted since it came %d, exact %d, missing at most %d; want it once, and lower bounds "+
@@ -48,12 +48,12 @@ func (c *counted) check(t *testing.T) {
 		}
 		held[h.Key] = true
 		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || *kept != h.Value {
-			t.Fatalf("key %d is held and not found", h.Key)
+			t.Fatalf("key %d is in Entries, but Add does not find it", h.Key)
 		}
 	}
 	for key, exact := range c.exact {
 		if !held[key] && exact > missing {
-			t.Fatalf("key %d of %d is not held, at most %d are missing; want every heavier key", key, exact, missing)
+			t.Fatalf("key %d of weight %d is not in the sketch, which may miss at most %d; want every heavier key", key, exact, missing)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func FuzzBoundsHold(f *testing.F) {
 	f.Add(uint64(3), uint8(0), uint8(7))
 	f.Fuzz(func(t *testing.T, seed uint64, most, keys uint8) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		first, second := newCounted(max(1, int(most))), newCounted(max(1, int(most)))
+		first, second := newCountedSketch(max(1, int(most))), newCountedSketch(max(1, int(most)))
 		for range 3000 {
 			key := random.Uint64N(1+uint64(keys)) * random.Uint64N(1+uint64(keys))
 			weight := 1 + random.Uint64N(1+uint64(keys)/4)
@@ -78,11 +78,11 @@ func FuzzBoundsHold(f *testing.F) {
 	})
 }
 
-// Weirs count apart, and their bounds are added.
+// The bounds of several sketches, of as many weirs, add up.
 func TestBoundsAddUpOverSketches(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(random, 1.2, 1, 1<<20)
-	parts := []*counted{newCounted(50), newCounted(50), newCounted(50)}
+	parts := []*countedSketch{newCountedSketch(50), newCountedSketch(50), newCountedSketch(50)}
 	for range 30_000 {
 		parts[random.IntN(len(parts))].add(zipf.Uint64(), 1)
 	}
@@ -92,7 +92,7 @@ func TestBoundsAddUpOverSketches(t *testing.T) {
 		for key, n := range p.exact {
 			exact[key] += n
 		}
-		for _, h := range p.sketch.Held() {
+		for _, h := range p.sketch.Entries() {
 			bound[h.Key] += h.Value
 		}
 		missing, total = missing+p.sketch.Missing(), total+p.total
@@ -108,18 +108,18 @@ func TestBoundsAddUpOverSketches(t *testing.T) {
 }
 
 func TestRenewKeepsKeysWithWeight(t *testing.T) {
-	c := newCounted(8)
+	c := newCountedSketch(8)
 	for key := range uint64(16) {
 		c.add(key, key+1)
 	}
-	c.sketch.Renew(func(h *heavy.Held[uint64]) uint64 { return h.Key % 2 * h.Value })
-	for _, h := range c.sketch.Held() {
+	c.sketch.Reweigh(func(h *heavy.Entry[uint64]) uint64 { return h.Key % 2 * h.Value })
+	for _, h := range c.sketch.Entries() {
 		if kept, fresh := c.sketch.Add(h.Key, 0); fresh || h.Key%2 == 0 || *kept != h.Key+1 {
 			t.Errorf("key %d keeps %v; want what has a weight, and that alone", h.Key, *kept)
 		}
 	}
 	c.sketch.Reset()
-	if n := len(c.sketch.Held()); n != 0 {
+	if n := len(c.sketch.Entries()); n != 0 {
 		t.Errorf("%d keys are held after a reset", n)
 	}
 	if _, fresh := c.sketch.Add(1, 1); !fresh {

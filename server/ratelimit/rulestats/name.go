@@ -11,9 +11,9 @@ import (
 
 // ruleName returns the name of a rule in envoyproxy/ratelimit's statistics, such as shop.user_ann.path: the domain and
 // the entries, separated by dots; an entry is its key and, if there is one, the configured value or pattern. Entries
-// with values of their own have the key and value of d, which must match the rule. If d is nil, other replaces these
-// values; if other is "", they are as configured. With noDots, dots in keys and values become _, so that dots only
-// separate entries.
+// whose values have separate counters get the key and value of d, which must match the rule. If d is nil, other replaces
+// these values; if other is "", they are as configured. With noDots, dots in keys and values become _, so that dots
+// only separate entries.
 func ruleName(r *descriptors.Rule, d descriptors.Descriptor, other string, noDots bool) string {
 	var name strings.Builder
 	name.WriteString(r.Domain)

@@ -14,8 +14,8 @@ import (
 // Statistic is one of the statistics that envoyproxy/ratelimit has for each rule.
 type Statistic uint8
 
-// The statistics. They do not add up: TotalHits are all requested hits, also those without a store's answer; of a
-// charge that straddles a limit one part is over it, and the other is near it or in no statistic.
+// The statistics. They do not add up to TotalHits, which has all requested hits, also those that no store decided. If a
+// charge straddles a limit, one part is OverLimit, and the other NearLimit or in no statistic.
 const (
 	TotalHits Statistic = iota
 	OverLimit
@@ -34,10 +34,10 @@ func (s Statistic) String() string {
 }
 
 const (
-	// MaxValues is how many values of a rule have their own counters, the first to come, and how many descriptors with
-	// overrides of a rule, or of a domain's unmatched descriptors.
+	// MaxValues is how many values of a rule have their own counters: the first ones; later ones share one. The same
+	// bound holds for the descriptors with overrides of a rule, and of a domain's unmatched descriptors.
 	MaxValues = 100
-	// maxNames is how many names have their own counters, so that changing configurations do not fill memory: some 50 MB.
+	// maxNames is how many names have their own counters, in some 50 MB, however many rules reloads replace.
 	maxNames = 1 << 18
 	// maxHits is the most that one check adds, a tebibyte; the rest is not counted.
 	maxHits = 1 << 40
@@ -57,37 +57,37 @@ type Registry struct {
 func New(noDots bool) *Registry { return &Registry{noDots: noDots, byName: make(map[string]*Counters)} }
 
 // get returns the counters of a name, and makes them if needed. Beyond maxNames, new names share one.
-func (g *Registry) get(name string) *Counters {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.byName[name] == nil && len(g.byName) >= maxNames {
+func (r *Registry) get(name string) *Counters {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byName[name] == nil && len(r.byName) >= maxNames {
 		name = history.OtherValue + "." + history.OtherValue
 	}
-	if g.byName[name] == nil {
-		g.byName[name] = new(Counters)
+	if r.byName[name] == nil {
+		r.byName[name] = new(Counters)
 	}
-	return g.byName[name]
+	return r.byName[name]
 }
 
 // CountUnknownDomain counts a descriptor of an unknown domain.
-func (g *Registry) CountUnknownDomain() {
-	if g != nil {
-		g.notFound.Add(1)
+func (r *Registry) CountUnknownDomain() {
+	if r != nil {
+		r.notFound.Add(1)
 	}
 }
 
 // NotFound returns how many descriptors had an unknown domain.
-func (g *Registry) NotFound() uint64 { return g.notFound.Load() }
+func (r *Registry) NotFound() uint64 { return r.notFound.Load() }
 
 // Totals returns the totals since the start by name, except names with only zeros. A total never goes down.
-func (g *Registry) Totals() map[string][Statistics]uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	all := make(map[string][Statistics]uint64, len(g.byName))
-	for name, counted := range g.byName {
+func (r *Registry) Totals() map[string][Statistics]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string][Statistics]uint64, len(r.byName))
+	for name, counters := range r.byName {
 		var totals [Statistics]uint64
 		for s := range totals {
-			totals[s] = counted[s].Load()
+			totals[s] = counters[s].Load()
 		}
 		if totals != [Statistics]uint64{} {
 			all[name] = totals
@@ -96,30 +96,30 @@ func (g *Registry) Totals() map[string][Statistics]uint64 {
 	return all
 }
 
-// Rule finds the counters of a rule's hits, or of a domain's unmatched descriptors. A nil Rule counts nothing.
+// Rule has the counters of a rule, or of a domain's unmatched descriptors. A nil Rule counts nothing.
 type Rule struct {
-	registry  *Registry
-	domain    string
-	all       *Counters // hits without a value
-	values    byValue
-	overrides byValue // overrides
+	registry     *Registry
+	domain       string
+	withoutValue *Counters // hits without a value
+	values       valueCounters
+	overrides    valueCounters
 }
 
-// Rule returns the counters of a rule, which may be nil. It returns nil for unknown domains, which only
-// [Registry.CountUnknownDomain] counts.
-func (g *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
-	if g == nil || domain == descriptors.UnknownDomainName {
+// Rule returns the counters of a rule or, if rule is nil, of the domain's unmatched descriptors. It returns nil for
+// unknown domains, which only [Registry.CountUnknownDomain] counts.
+func (r *Registry) Rule(domain string, rule *descriptors.Rule) *Rule {
+	if r == nil || domain == descriptors.UnknownDomainName {
 		return nil
 	}
-	r := &Rule{registry: g, domain: domain}
+	stats := &Rule{registry: r, domain: domain}
 	if rule != nil {
-		r.all = g.get(ruleName(rule, nil, "", g.noDots))
+		stats.withoutValue = r.get(ruleName(rule, nil, "", r.noDots))
 	}
-	return r
+	return stats
 }
 
-// Counters returns the counters for hits: by descriptor for overrides, by value for rules with values. The rule is
-// that of the configuration in force. Finding existing counters does not allocate.
+// Counters returns the counters of a descriptor: its own if it has an override, those of its value if the rule has
+// values, else the rule's. The rule is that of the configuration in force. Finding existing counters does not allocate.
 func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, override bool) *Counters {
 	if r == nil {
 		return nil
@@ -128,24 +128,24 @@ func (r *Rule) Counters(rule *descriptors.Rule, d descriptors.Descriptor, overri
 	noDots := r.registry.noDots
 	switch {
 	case override:
-		return r.overrides.get(r.registry, appendOverrideKey(room[:0], d), func(known bool) string {
-			if known {
+		return r.overrides.get(r.registry, appendOverrideKey(room[:0], d), func(separate bool) string {
+			if separate {
 				return overrideName(r.domain, d, noDots)
 			}
 			return escapeName(r.domain + "." + history.OtherValue)
 		})
 	case rule == nil || len(rule.Values) == 0:
-		return r.all
+		return r.withoutValue
 	}
-	return r.values.get(r.registry, rule.AppendValue(room[:0], d), func(known bool) string {
-		if known {
+	return r.values.get(r.registry, rule.AppendValue(room[:0], d), func(separate bool) string {
+		if separate {
 			return ruleName(rule, d, "", noDots)
 		}
 		return ruleName(rule, nil, history.OtherValue, noDots)
 	})
 }
 
-// appendOverrideKey appends a map key for a descriptor with an override, nothing if it is too long.
+// appendOverrideKey appends a map key for a descriptor with an override, or nothing if the key is too long.
 func appendOverrideKey(dst []byte, d descriptors.Descriptor) []byte {
 	for _, entry := range d {
 		if len(dst)+len(entry.Key)+len(entry.Value)+2 > descriptors.MaxValue {
@@ -156,19 +156,19 @@ func appendOverrideKey(dst []byte, d descriptors.Descriptor) []byte {
 	return dst
 }
 
-// byValue has counters by value or descriptor; "" is for those beyond MaxValues or too long.
-type byValue struct {
+// valueCounters has counters by value or by descriptor. Values beyond MaxValues, and too long ones, share those of "".
+type valueCounters struct {
 	mu      sync.Mutex
 	byValue map[string]*Counters // nil before the first
 }
 
-// get returns the counters of a value. name returns their statistic's name: of the value, or of all others. Finding
-// existing counters does not allocate.
-func (v *byValue) get(all *Registry, value []byte, name func(known bool) string) *Counters {
+// get returns the counters of a value. name returns the name of their statistic, which is either separate for the value
+// or shared by all others. Finding existing counters does not allocate.
+func (v *valueCounters) get(registry *Registry, value []byte, name func(separate bool) string) *Counters {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.byValue == nil {
-		v.byValue = map[string]*Counters{"": all.get(name(false))}
+		v.byValue = map[string]*Counters{"": registry.get(name(false))}
 	}
 	c := v.byValue[string(value)]
 	switch {
@@ -177,7 +177,7 @@ func (v *byValue) get(all *Registry, value []byte, name func(known bool) string)
 	case len(v.byValue) > MaxValues:
 		return v.byValue[""]
 	}
-	c = all.get(name(true))
+	c = registry.get(name(true))
 	v.byValue[string(value)] = c
 	return c
 }
@@ -192,8 +192,8 @@ func (c *Counters) Add(s Statistic, hits uint64) {
 	}
 }
 
-// Count counts the hits of a check that a store decided: fit of them found room, and near of these are near the limit.
-// WithinLimit counts only whole checks: of a charge that straddles the limit, the part that fits is near or nowhere.
+// Count counts the hits of a check that a store decided: fit hits are within the limit, and near of those are near it.
+// WithinLimit counts only checks that fit as a whole.
 func (c *Counters) Count(check *backend.Check, d *backend.Decision, fit, near uint64, shadow bool) {
 	over := check.Hits - fit
 	c.Add(TotalHits, check.Hits)

@@ -23,7 +23,7 @@ func TestKnownValuesAndOwnLimitsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Names are kept under a cap, and a rule that goes takes nothing with it: a sum that went down would look like a restart.
+// The counters of removed rules stay, because a sum that goes down looks like a restart. The number of names is bounded.
 func TestTotalsOfRatelimitOutliveTheirRules(t *testing.T) {
 	g := New(false)
 	c := fixture.Config(t, "domain: shop\ndescriptors:\n"+

@@ -1,4 +1,4 @@
-// Package statsd sends envoyproxy/ratelimit's statistics to statsd, in that program's form, or to DogStatsD.
+// Package statsd sends envoyproxy/ratelimit's statistics to statsd, in that program's format, or to DogStatsD.
 package statsd
 
 import (
@@ -19,19 +19,19 @@ const (
 	maxPacket    = 1432            // bytes of a datagram that Ethernet does not fragment
 )
 
-// Config says what is sent, where to and how.
+// Config has the statistics, the address and the format.
 type Config struct {
 	Network    string // tcp or udp
 	Address    string // host:port
 	Interval   time.Duration
-	Form       Form
+	Format     Format
 	Statistics *ratelimit.Statistics
 	Log        *slog.Logger
 }
 
 // Sender sends statistics, each time over a new connection. For a counter it sends the increase since the last
-// success, so that nothing is lost or queued while statsd is down; increases sent over a connection that then breaks
-// are sent again. Of response times it sends the first of each interval, with their sample rate.
+// success, so that nothing is lost or queued while statsd is down. If the connection breaks while it sends, it sends
+// the same increases again. It sends the first response times of each interval, with their sample rate.
 type Sender struct {
 	config Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -65,7 +65,8 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// flush sends what is due. A failure is only a debug line: statsd may be on by default, with nobody listening.
+// flush sends the due statistics. It logs a failure only as a debug line, because statsd may be on by default where none
+// runs.
 func (s *Sender) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
@@ -75,7 +76,7 @@ func (s *Sender) flush(ctx context.Context) {
 	}
 }
 
-// send sends what is due. After a failure counters are due again, but response times are lost.
+// send sends the due statistics. After a failure counters are due again, but response times are lost.
 func (s *Sender) send(ctx context.Context) error {
 	timers := s.timers()
 	conn, err := s.dial(ctx, s.config.Network, s.config.Address)
@@ -83,8 +84,8 @@ func (s *Sender) send(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	if ends, has := ctx.Deadline(); has {
-		if err := conn.SetWriteDeadline(ends); err != nil {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetWriteDeadline(deadline); err != nil {
 			return err
 		}
 	}
@@ -101,22 +102,22 @@ func (s *Sender) due() (lines []string, totals map[string]uint64) {
 	totals = make(map[string]uint64, len(s.sent))
 	s.config.Statistics.Each(func(name string, value uint64, isGauge bool) {
 		if isGauge {
-			lines = append(lines, s.format(name, value, "g"))
+			lines = append(lines, s.formatLine(name, value, "g"))
 			return
 		}
 		totals[name] = value
 		if value != s.sent[name] {
-			lines = append(lines, s.format(name, value-s.sent[name], "c"))
+			lines = append(lines, s.formatLine(name, value-s.sent[name], "c"))
 		}
 	})
 	return lines, totals
 }
 
-// timers returns the lines of response times, and drops the times. The sample rate says how many each stands for.
+// timers returns the lines of the collected response times, with the share of all response times that they are.
 func (s *Sender) timers() (lines []string) {
 	for method := range ratelimit.Method(ratelimit.Methods) {
-		times, rate := s.times[method].take()
-		begin, end := s.config.Form(method.ResponseTime())
+		times, rate := s.times[method].drain()
+		begin, end := s.config.Format(method.ResponseTime())
 		if rate < 1 {
 			end = "|@" + strconv.FormatFloat(rate, 'g', 6, 64) + end
 		}
@@ -128,12 +129,12 @@ func (s *Sender) timers() (lines []string) {
 	return lines
 }
 
-func (s *Sender) format(name string, value uint64, kind string) string {
-	begin, end := s.config.Form(name)
+func (s *Sender) formatLine(name string, value uint64, kind string) string {
+	begin, end := s.config.Format(name)
 	return begin + ":" + strconv.FormatUint(value, 10) + "|" + kind + end + "\n"
 }
 
-// write writes lines, as many in a write as fit into a datagram.
+// write writes lines. Each call of conn.Write gets as many as fit into a datagram.
 func write(conn io.Writer, lines []string) error {
 	for len(lines) > 0 {
 		var packet strings.Builder
@@ -149,7 +150,7 @@ func write(conn io.Writer, lines []string) error {
 	return nil
 }
 
-// maxTimes is how many response times are sent of one interval: enough for quantiles, and at most 5 KB a second.
+// maxTimes is how many response times of one interval are sent: enough for quantiles, and at most 5 KB a second.
 const maxTimes = 1000
 
 // times holds the first response times of an interval. Adding one neither blocks nor allocates.
@@ -166,9 +167,9 @@ func (t *times) add(took time.Duration) {
 	}
 }
 
-// take returns the first times and their share of all times, and begins a new interval. A time added concurrently may
-// fall into the next.
-func (t *times) take() (first []time.Duration, rate float64) {
+// drain returns the first times and their share of all times, and begins a new interval. A time that is added
+// concurrently may count in the next interval.
+func (t *times) drain() (first []time.Duration, rate float64) {
 	seen := t.seen.Swap(0)
 	for range len(t.first) {
 		first = append(first, <-t.first)

@@ -18,26 +18,26 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit"
 )
 
-// counted are statistics of so many requests of each of many gauges.
-type counted struct {
+// fakeStatistics are the counts that a test's statistics read.
+type fakeStatistics struct {
 	requests [limit.Results]uint64
 	calls    uint64 // of each method
 	loads    uint64
 }
 
-func (c *counted) statistics() *ratelimit.Statistics {
-	return &ratelimit.Statistics{Requests: func() [limit.Results]uint64 { return c.requests },
-		Calls:       func(ratelimit.Method) uint64 { return c.calls },
-		ConfigLoads: func() (applied, rejected uint64) { return c.loads, 0 }}
+func (f *fakeStatistics) statistics() *ratelimit.Statistics {
+	return &ratelimit.Statistics{Requests: func() [limit.Results]uint64 { return f.requests },
+		Calls:       func(ratelimit.Method) uint64 { return f.calls },
+		ConfigLoads: func() (applied, rejected uint64) { return f.loads, 0 }}
 }
 
-// sender makes a sender whose dial is yet to be set, which sends each second.
-func sender(form Form, statistics *ratelimit.Statistics) *Sender {
-	return New(Config{Interval: time.Second, Form: form, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
+// sender returns a Sender with an interval of a second. The caller must set dial.
+func sender(format Format, statistics *ratelimit.Statistics) *Sender {
+	return New(Config{Interval: time.Second, Format: format, Statistics: statistics, Log: slog.New(slog.DiscardHandler)})
 }
 
-// add reads lines, and adds their counters to sums. What is torn is nothing.
-func add(t *testing.T, sums map[string]uint64, text string) {
+// addCounters parses lines, and adds their counters to sums. It skips a line that is cut off.
+func addCounters(t *testing.T, sums map[string]uint64, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
@@ -52,7 +52,7 @@ func add(t *testing.T, sums map[string]uint64, text string) {
 	}
 }
 
-// sink is a connection that takes so many bytes, and then fails.
+// sink is a connection that accepts a number of bytes, and then fails.
 type sink struct {
 	net.Conn
 	room int
@@ -72,8 +72,8 @@ func (c *sink) Write(p []byte) (int, error) {
 func (c *sink) SetWriteDeadline(time.Time) error { return nil }
 func (c *sink) Close() error                     { return nil }
 
-// into has a sender send into a sink with so much room.
-func (s *Sender) into(room int) *sink {
+// sendInto makes the sender send to a sink with room for a number of bytes.
+func (s *Sender) sendInto(room int) *sink {
 	conn := &sink{room: room}
 	s.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	return conn
@@ -81,15 +81,15 @@ func (s *Sender) into(room int) *sink {
 
 const plenty = 1 << 20
 
-// Nobody listens, or a connection breaks anywhere, in the middle of a line too: all that was due is sent again, once.
-// No datagram is cut up on its way.
+// After a failed dial, or a connection that breaks anywhere, even within a line, the sender sends all due statistics again,
+// once. No datagram is fragmented.
 func TestBrokenConnectionLosesNoStatistics(t *testing.T) {
-	c, form := &counted{loads: 1, calls: 7}, Plain(map[string]string{"long": strings.Repeat("x", 400)})
+	c, form := &fakeStatistics{loads: 1, calls: 7}, PlainFormat(map[string]string{"long": strings.Repeat("x", 400)})
 	for o := range c.requests {
 		c.requests[o] = 7
 	}
 	whole, sums := sender(form, c.statistics()), make(map[string]uint64)
-	all := whole.into(plenty)
+	all := whole.sendInto(plenty)
 	whole.flush(t.Context())
 	for _, packet := range all.sent {
 		if len(packet) > maxPacket || !strings.HasSuffix(packet, "\n") {
@@ -97,29 +97,29 @@ func TestBrokenConnectionLosesNoStatistics(t *testing.T) {
 		}
 	}
 	text := strings.Join(all.sent, "")
-	if add(t, sums, text); len(all.sent) < 2 || len(sums) != 6 {
+	if addCounters(t, sums, text); len(all.sent) < 2 || len(sums) != 6 {
 		t.Errorf("%d statistics came in %d datagrams; want all 6, in several", len(sums), len(all.sent))
 	}
 	for room := range len(text) {
 		s := sender(form, c.statistics())
 		s.dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody listens") }
 		s.flush(t.Context())
-		s.into(room)
+		s.sendInto(room)
 		s.flush(t.Context())
-		conn, again := s.into(plenty), make(map[string]uint64)
+		conn, again := s.sendInto(plenty), make(map[string]uint64)
 		s.flush(t.Context())
 		s.flush(t.Context())
-		if add(t, again, strings.Join(conn.sent, "")); !maps.Equal(again, sums) {
+		if addCounters(t, again, strings.Join(conn.sent, "")); !maps.Equal(again, sums) {
 			t.Errorf("after a connection that broke behind %d bytes %v came, want all of %v", room, again, sums)
 		}
 	}
 }
 
-// One who accepts and never reads must not hold the sender for longer than its timeout.
+// A server that accepts and never reads must not block the sender longer than its timeout.
 func TestReaderThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &counted{loads: 1}
-		s := sender(Plain(nil), c.statistics())
+		c := &fakeStatistics{loads: 1}
+		s := sender(PlainFormat(nil), c.statistics())
 		conn, _ := net.Pipe()
 		s.dial = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 		begin := time.Now()
@@ -142,17 +142,17 @@ func TestLinesHaveTheFormOfTheSink(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		network string
-		form    Form
+		form    Format
 		want    string
 	}{
-		{"tcp", Plain(map[string]string{"zone": "b", "env": "a.b:c", "empty": ""}), `ratelimit.service.config_load_success.__env=a_b_c.__zone=b:3|c
+		{"tcp", PlainFormat(map[string]string{"zone": "b", "env": "a.b:c", "empty": ""}), `ratelimit.service.config_load_success.__env=a_b_c.__zone=b:3|c
 ratelimit_server.ShouldRateLimit.total_requests.__env=a_b_c.__zone=b:2|c
 ratelimit_server.Check.total_requests.__env=a_b_c.__zone=b:2|c
 ratelimit_server.Check.response_time.__env=a_b_c.__zone=b:0.001|ms
 ratelimit.cache.__env=a_b_c.__zone=b:7|g
 ratelimit_server.ShouldRateLimit.response_time.__env=a_b_c.__zone=b:1.5|ms
 `},
-		{"udp", Tagged([]string{"env:prod"}, []Mogrifier{mogrifier, never}), `rl:3|c|#env:prod,of:config_load_success
+		{"udp", DogStatsDFormat([]string{"env:prod"}, []Mogrifier{mogrifier, never}), `rl:3|c|#env:prod,of:config_load_success
 ratelimit_server.ShouldRateLimit.total_requests:2|c|#env:prod
 ratelimit_server.Check.total_requests:2|c|#env:prod
 ratelimit_server.Check.response_time:0.001|ms|#env:prod
@@ -160,12 +160,12 @@ never.ratelimit.:7|g|#env:prod
 ratelimit_server.ShouldRateLimit.response_time:1.5|ms|#env:prod
 `},
 	} {
-		c := &counted{loads: 3}
+		c := &fakeStatistics{loads: 3}
 		c.calls = 2
 		statistics := c.statistics()
 		statistics.Gauges = map[string]func() uint64{"ratelimit.cache": func() uint64 { return 7 }}
 		s := sender(tc.form, statistics)
-		conn := s.into(plenty)
+		conn := s.sendInto(plenty)
 		s.Observe(ratelimit.ShouldRateLimit, 1500*time.Microsecond)
 		s.Observe(ratelimit.Check, time.Microsecond)
 		s.flush(t.Context())
@@ -183,8 +183,8 @@ func TestCountsAreSentPeriodicallyAndAtClose(t *testing.T) {
 		statistics := &ratelimit.Statistics{Requests: func() (none [limit.Results]uint64) { return none },
 			Calls:       func(ratelimit.Method) uint64 { return 0 },
 			ConfigLoads: func() (applied, rejected uint64) { return loads.Load(), 0 }}
-		s := sender(Plain(nil), statistics)
-		conn := s.into(plenty)
+		s := sender(PlainFormat(nil), statistics)
+		conn := s.sendInto(plenty)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { s.Run(ctx); close(ended) }()
@@ -196,7 +196,7 @@ func TestCountsAreSentPeriodicallyAndAtClose(t *testing.T) {
 		loads.Add(1)
 		end()
 		<-ended
-		add(t, sums, strings.Join(conn.sent, ""))
+		addCounters(t, sums, strings.Join(conn.sent, ""))
 		if got := sums["ratelimit.service.config_load_success"]; len(conn.sent) != 4 || got != 4 {
 			t.Errorf("%d loads came in %d parts; want all 4, one a second and the last at the end", got, len(conn.sent))
 		}
@@ -209,15 +209,15 @@ func TestFirstTimesOfAnIntervalAreSampled(t *testing.T) {
 		for i := range 10 * maxTimes {
 			all.add(time.Duration(i))
 		}
-		if first, rate := all.take(); len(first) != maxTimes || first[maxTimes-1] != maxTimes-1 || rate != 0.1 {
+		if first, rate := all.drain(); len(first) != maxTimes || first[maxTimes-1] != maxTimes-1 || rate != 0.1 {
 			t.Errorf("round %d: %d times at a rate of %v; want the first %d at 0.1", round, len(first), rate, maxTimes)
 		}
 	}
-	if first, _ := all.take(); len(first) != 0 {
+	if first, _ := all.drain(); len(first) != 0 {
 		t.Errorf("%d times are there twice", len(first))
 	}
 	all.add(5)
-	if first, rate := all.take(); len(first) != 1 || first[0] != 5 || rate != 1 {
+	if first, rate := all.drain(); len(first) != 1 || first[0] != 5 || rate != 1 {
 		t.Errorf("%v at %v, want the one time that there was", first, rate)
 	}
 	if n := testing.AllocsPerRun(1000, func() { all.add(time.Millisecond) }); n != 0 {
@@ -237,7 +237,7 @@ func TestNewMogrifierRefusesBadPatterns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := Tagged(nil, []Mogrifier{m})
+	form := DogStatsDFormat(nil, []Mogrifier{m})
 	for name, want := range map[string]string{"a.c.b": "cx |#k:a.c.b_c,z:1", "c": "c "} {
 		if begin, end := form(name); begin+" "+end != want {
 			t.Errorf("%s becomes %q %q, want %q", name, begin, end, want)

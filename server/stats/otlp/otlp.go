@@ -1,5 +1,5 @@
-// Package otlp exports hits and response times to an OpenTelemetry collector, as totals since the process began: a
-// failed export, or a restarted collector, loses nothing that the next export does not have.
+// Package otlp exports hits and response times to an OpenTelemetry collector, as totals since the process began: the
+// next export makes up for a failed one, and for a restart of the collector.
 package otlp
 
 import (
@@ -26,18 +26,18 @@ const (
 	scope = "github.com/weirproxy/weir"
 	// maxPoints is how many points one export may have: collectors refuse messages above 4 MiB.
 	maxPoints = 8000
-	// keepGone is how long a removed rule is exported after its last hit, for collectors that were down for less.
-	keepGone = 24 * time.Hour
+	// keepRemoved is how long a removed rule is exported after its last hit, in case the collector is down.
+	keepRemoved = 24 * time.Hour
 )
 
-// Config says what is exported. The exporter and its interval also read the environment variables OTEL_EXPORTER_OTLP_*
+// Config configures the export. The exporter and its interval also read the environment variables OTEL_EXPORTER_OTLP_*
 // and OTEL_METRIC_EXPORT_*.
 type Config struct {
 	GRPC     bool // export by gRPC, else by HTTP with protobuf
 	Resource *resource.Resource
 	Buckets  []float64 // upper bounds of the buckets of response times, in seconds
 	Recorder *hits.Recorder
-	Exported func(err error) // called after each export
+	OnExport func(err error) // called after each export
 	Now      func() time.Time
 }
 
@@ -45,22 +45,22 @@ type Config struct {
 type Sink struct {
 	config   Config
 	provider *sdk.MeterProvider
-	seconds  api.Float64Histogram
+	latency  api.Float64Histogram
 
-	mu      sync.Mutex
-	rules   map[ruleName]*rule
-	counted time.Time             // when rules missing from the map were last known to have no hits
-	drained map[history.ID]uint64 // for the other user of the recorder's Drain
+	mu           sync.Mutex
+	rules        map[ruleName]*rule
+	lastProduced time.Time             // when Produce last ran: a rule that is not in the map had no hits until then
+	pending      map[history.ID]uint64 // drained from the recorder, but not yet returned by Drain
 }
 
 type ruleName struct{ domain, path string }
 
 // rule has the totals of a rule.
 type rule struct {
-	start  time.Time // of the totals
-	last   time.Time // when it last had hits, or was in the configuration
-	series map[series]uint64
-	values [history.WholeOutcomes]int // how many values have series, by outcome
+	start    time.Time // of the totals
+	lastSeen time.Time // when it last had hits, or was in the configuration
+	series   map[series]uint64
+	values   [history.WholeOutcomes]int // how many values have series, by outcome
 }
 
 // series identifies the hits of one outcome of a rule and, if it has values, of one value.
@@ -75,10 +75,10 @@ func New(ctx context.Context, c Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, rules: make(map[ruleName]*rule), counted: c.Now(), drained: make(map[history.ID]uint64)}
-	reader := sdk.NewPeriodicReader(&notifying{exporter, c.Exported}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
+	s := &Sink{config: c, rules: make(map[ruleName]*rule), lastProduced: c.Now(), pending: make(map[history.ID]uint64)}
+	reader := sdk.NewPeriodicReader(&notifyingExporter{exporter, c.OnExport}, sdk.WithProducer(s), sdk.WithMaxExportBatchSize(maxPoints))
 	s.provider = sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithResource(c.Resource))
-	s.seconds, err = s.provider.Meter(scope).Float64Histogram("weir.request", api.WithUnit("s"),
+	s.latency, err = s.provider.Meter(scope).Float64Histogram("weir.request", api.WithUnit("s"),
 		api.WithDescription("Time from a decoded request to its encoded verdict."), api.WithExplicitBucketBoundaries(c.Buckets...))
 	return s, err
 }
@@ -95,55 +95,56 @@ func (s *Sink) Close(ctx context.Context) error { return s.provider.Shutdown(ctx
 
 // Observe records a response time; a sampled trace of the request becomes its exemplar.
 func (s *Sink) Observe(ctx context.Context, took time.Duration) {
-	s.seconds.Record(ctx, took.Seconds())
+	s.latency.Record(ctx, took.Seconds())
 }
 
-// Drain replaces the recorder's Drain, which the sink calls itself: nobody else may.
+// Drain replaces the recorder's Drain for other callers, because only the sink may drain the recorder.
 func (s *Sink) Drain(now time.Time, emit func(id history.ID, hits uint64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drain(now)
-	for id, n := range s.drained {
+	for id, n := range s.pending {
 		emit(id, n)
 	}
-	clear(s.drained)
+	clear(s.pending)
 }
 
-// drain adds what was counted since the last call to the totals. sweep is the time for the recorder's sweep of removed
-// rules; zero skips it.
+// drain adds the hits since its last call to the totals. sweep is the time of the recorder's sweep of removed rules;
+// a zero time skips the sweep.
 func (s *Sink) drain(sweep time.Time) {
 	now := s.config.Now()
 	s.config.Recorder.Drain(sweep, func(id history.ID, n uint64) {
-		s.drained[id] += n
+		s.pending[id] += n
 		s.count(id, n, now)
 	})
 }
 
-// count adds hits of a series of the history. For each rule and outcome the first [rulestats.MaxValues] values have
-// series; the others share one.
+// count adds hits to the totals. For each rule and outcome the first [rulestats.MaxValues] values have series; the
+// others share one.
 func (s *Sink) count(id history.ID, n uint64, now time.Time) {
 	r := s.rule(id.Domain, id.Path)
-	r.last = now
-	of := series{id.Outcome, id.Value}
-	if history.IsPersonal(id.Value) && !r.admit(of) {
-		of.value = history.OtherValue
+	r.lastSeen = now
+	key := series{id.Outcome, id.Value}
+	if history.IsPersonal(id.Value) && !r.admit(key) {
+		key.value = history.OtherValue
 	}
-	r.series[of] += n
+	r.series[key] += n
 }
 
-// admit reports whether a value has a series, and gives it one if there is room. Near hits share the place of hits within.
-func (r *rule) admit(of series) bool {
-	if of.outcome == history.Near {
-		of.outcome = history.Within
+// admit returns true if a value has a series, or gets one now because there is room. A value's near hits need no room
+// of their own beside its hits within.
+func (r *rule) admit(key series) bool {
+	if key.outcome == history.Near {
+		key.outcome = history.Within
 	}
-	if _, known := r.series[of]; known {
+	if _, exists := r.series[key]; exists {
 		return true
 	}
-	if r.values[of.outcome] >= rulestats.MaxValues {
+	if r.values[key.outcome] >= rulestats.MaxValues {
 		return false
 	}
-	r.values[of.outcome]++
-	r.series[of] = 0
+	r.values[key.outcome]++
+	r.series[key] = 0
 	return true
 }
 
@@ -151,7 +152,7 @@ func (r *rule) admit(of series) bool {
 func (s *Sink) rule(domain, path string) *rule {
 	r := s.rules[ruleName{domain, path}]
 	if r == nil {
-		r = &rule{start: s.counted, series: make(map[series]uint64)}
+		r = &rule{start: s.lastProduced, series: make(map[series]uint64)}
 		s.rules[ruleName{domain, path}] = r
 	}
 	return r
@@ -162,29 +163,29 @@ func (s *Sink) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.config.Now()
-	s.drain(time.Time{}) // only drains of the history sweep, which needs two that are apart
+	s.drain(time.Time{}) // no sweep: two sweeps must not follow closely, and Drain has them
 	for _, t := range s.config.Recorder.Totals() {
 		r := s.rule(t.Domain, t.Path)
-		r.last = now
+		r.lastSeen = now
 		for o := range history.Outcomes {
 			r.series[series{outcome: history.Outcome(o)}] += 0
 		}
 	}
 	points := make(map[bool][]metricdata.DataPoint[int64]) // by whether hits are near
 	for name, r := range s.rules {
-		if now.Sub(r.last) > keepGone {
+		if now.Sub(r.lastSeen) > keepRemoved {
 			delete(s.rules, name)
 			continue
 		}
-		for of, n := range r.series {
-			near := of.outcome == history.Near
-			points[near] = append(points[near], metricdata.DataPoint[int64]{Attributes: attributes(name, of), StartTime: r.start, Time: now, Value: int64(n)})
+		for key, n := range r.series {
+			near := key.outcome == history.Near
+			points[near] = append(points[near], metricdata.DataPoint[int64]{Attributes: attributes(name, key), StartTime: r.start, Time: now, Value: int64(n)})
 		}
 	}
-	s.counted = now
+	s.lastProduced = now
 	return []metricdata.ScopeMetrics{{Scope: instrumentation.Scope{Name: scope}, Metrics: []metricdata.Metrics{
-		sum("weir.hits", "Hits by rule and what became of them.", points[false]),
-		sum("weir.near_hits", "Of the hits within, those near the limit.", points[true]),
+		sum("weir.hits", "Hits by rule and outcome.", points[false]),
+		sum("weir.near_hits", "Hits within the limit, but near it.", points[true]),
 	}}}, nil
 }
 
@@ -194,25 +195,25 @@ func sum(name, help string, points []metricdata.DataPoint[int64]) metricdata.Met
 }
 
 // attributes returns the attributes of a series, named like the labels on /metrics.
-func attributes(name ruleName, of series) attribute.Set {
+func attributes(name ruleName, key series) attribute.Set {
 	all := []attribute.KeyValue{attribute.String("domain", name.domain), attribute.String("path", name.path)}
-	if of.outcome != history.Near {
-		all = append(all, attribute.String("outcome", of.outcome.String()))
+	if key.outcome != history.Near {
+		all = append(all, attribute.String("outcome", key.outcome.String()))
 	}
-	if of.value != "" {
-		all = append(all, attribute.String("value", of.value))
+	if key.value != "" {
+		all = append(all, attribute.String("value", key.value))
 	}
 	return attribute.NewSet(all...)
 }
 
-// notifying reports the result of each export.
-type notifying struct {
+// notifyingExporter reports the result of each export.
+type notifyingExporter struct {
 	sdk.Exporter
-	exported func(error)
+	onExport func(error)
 }
 
 // Export implements sdk.Exporter. It returns no error, because the SDK would log it a second time.
-func (w *notifying) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	w.exported(w.Exporter.Export(ctx, m))
+func (e *notifyingExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
+	e.onExport(e.Exporter.Export(ctx, m))
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 const rules = "domain: shop\ndescriptors:\n- {key: user, value_to_metric: true, rate_limit: {requests_per_unit: 10, unit: day}}\n" +
 	"- {key: path, rate_limit: {requests_per_unit: 10, unit: day}}"
 
-// world is a sink, the recorder that it drains, and the collector that it sends to.
+// world has a sink, the recorder that it drains, and the collector that it exports to.
 type world struct {
 	*Sink
 	recorder       *hits.Recorder
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, values int, byGRPC bool, variables ...string) *world
 	var err error
 	w.Sink, err = New(t.Context(), Config{GRPC: byGRPC, Recorder: w.recorder, Buckets: []float64{0.001, 0.01},
 		Resource: resource.NewSchemaless(attribute.String("service.instance.id", "weir-0")),
-		Exported: func(err error) {
+		OnExport: func(err error) {
 			if err == nil {
 				w.done.Add(1)
 			} else {
@@ -68,7 +68,7 @@ func newWorld(t *testing.T, values int, byGRPC bool, variables ...string) *world
 	return w
 }
 
-// hit records hits of a descriptor of one entry, so many of them within the limit of 10.
+// hit records n hits of a descriptor with one entry, under a limit of 10.
 func (w *world) hit(key, value string, n uint64) {
 	d := descriptors.Descriptor{{Key: key, Value: value}}
 	rule := w.config.Match("shop", d).Rule
@@ -77,7 +77,7 @@ func (w *world) hit(key, value string, n uint64) {
 		Decision: &backend.Decision{Allowed: n <= 10, Before: 0}}, hits.Modes{NearRatio: 0.8})
 }
 
-// flush exports now, and returns what the collector has then of a metric.
+// flush exports now, and returns a metric's totals in the collector.
 func (w *world) flush(t *testing.T, metric string) map[string]int64 {
 	t.Helper()
 	if err := w.provider.ForceFlush(t.Context()); err != nil {
@@ -121,7 +121,7 @@ func TestTotalsReachACollector(t *testing.T) {
 	}
 }
 
-// A collector behind TLS is verified by the authority that a variable names.
+// The sink verifies a collector's certificate with the authority that an environment variable names.
 func TestTotalsReachACollectorByTLS(t *testing.T) {
 	for _, byGRPC := range []bool{true, false} {
 		t.Run(fmt.Sprint("grpc ", byGRPC), func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestTotalsReachACollectorByTLS(t *testing.T) {
 	}
 }
 
-// Whatever the collector missed, the next export that it takes has it, and the time since when it counts stays.
+// The next successful export has all hits of the failed ones, and the same start time.
 func TestARefusedExportLosesNoHit(t *testing.T) {
 	w := newWorld(t, 10, true)
 	w.hit("path", "/a", 1)
@@ -162,7 +162,7 @@ func TestARefusedExportLosesNoHit(t *testing.T) {
 	}
 }
 
-// The history that drains beside the sink gets each hit once, however often totals are exported between.
+// The history, which drains through the sink, gets each hit once, however often totals are exported meanwhile.
 func TestTheHistoryGetsEachHitOnce(t *testing.T) {
 	w, got := newWorld(t, 10, true), make(map[history.ID]uint64)
 	for i := range 6 {
@@ -181,7 +181,7 @@ func TestTheHistoryGetsEachHitOnce(t *testing.T) {
 	wantPoints(t, w.flush(t, "weir.hits"), map[string]int64{"shop within user user=ann": 6})
 }
 
-// Values that come with requests are bounded, as on /metrics of the incumbent's names; the sum of all stays exact.
+// The number of values with series is bounded, as in envoyproxy/ratelimit's statistics; the sum of all stays exact.
 func TestValuesBeyondTheBoundAreOthers(t *testing.T) {
 	const each, extra = 2, 7
 	w := newWorld(t, 1000, true)
@@ -203,8 +203,8 @@ func TestValuesBeyondTheBoundAreOthers(t *testing.T) {
 	}
 }
 
-// A rule that is gone is sent for a day, in which a collector that was away comes back; if it returns later, its totals
-// begin anew, and say so.
+// A removed rule is exported for a day, in case the collector is down. If the rule returns later, its totals begin at 0,
+// with a new start time.
 func TestARuleThatReturnsBeginsAnew(t *testing.T) {
 	w := newWorld(t, 10, true)
 	w.hit("path", "/a", 5)

@@ -25,7 +25,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/e2e/weirtest"
 )
 
-// collectorArgument as first argument makes the test binary a collector.
+// collectorArgument as the first argument makes the test binary run as a collector.
 const collectorArgument = "collector"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runCollector runs a collector that takes OTLP and writes files.
+// runCollector runs a collector that receives OTLP and writes files.
 func runCollector(args ...string) error {
 	command := otelcol.NewCommand(otelcol.CollectorSettings{
 		BuildInfo: component.BuildInfo{Command: collectorArgument},
@@ -56,7 +56,7 @@ func runCollector(args ...string) error {
 	return command.Execute()
 }
 
-// collector is one that takes OTLP by gRPC and by HTTP, and appends what it takes to a file.
+// collector is a process that receives OTLP by gRPC and by HTTP, and appends it to a file.
 type collector struct {
 	*process.Process
 	grpc, http   string // host:port
@@ -79,7 +79,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// start starts it, also once more after it was killed.
+// start starts the collector, for the first time or after it was killed.
 func (c *collector) start(t *testing.T) {
 	t.Helper()
 	self, err := os.Executable()
@@ -89,11 +89,11 @@ func (c *collector) start(t *testing.T) {
 	c.Process = process.Run(t, collectorArgument, exec.Command(self, collectorArgument, c.config))
 }
 
-// series names a total: who counts, and what.
+// series identifies a total: the weir that counts, and the labels.
 type series struct{ instance, domain, path, outcome, value string }
 
-// totals returns the last total of each series in the file. No total may go down, or count from another time than before:
-// whoever computes rates from them would count twice. A line that a kill has torn has nothing.
+// totals returns the last total of each series in the file. It fails the test if a total goes down or changes its start
+// time: rates would count hits twice. It skips lines that a kill has cut off.
 func (c *collector) totals(t *testing.T) map[series]int64 {
 	t.Helper()
 	text, err := os.ReadFile(c.file)
@@ -135,7 +135,7 @@ func seriesOf(process, point pcommon.Map) series {
 	return series{get(process, "service.instance.id"), get(point, "domain"), get(point, "path"), get(point, "outcome"), get(point, "value")}
 }
 
-// within adds the hits within their limit of a user, by all instances or by one.
+// within returns the sum of a user's hits within the limit, counted by one instance or, if "", by all.
 func within(all map[series]int64, instance, user string) (sum int64) {
 	for name, n := range all {
 		if name.outcome == "within" && name.value == user && (instance == "" || name.instance == instance) {
@@ -145,12 +145,12 @@ func within(all map[series]int64, instance, user string) (sum int64) {
 	return sum
 }
 
-// rule tells users apart: nobody reaches its limit.
+// rule has a series for each user. Nobody reaches its limit.
 const rule = "- {key: user, value_to_metric: true, rate_limit: {unit: hour, requests_per_unit: 100000000}}\n"
 
 var users = []string{"ann", "bob", "cleo"}
 
-// ask has each user ask again and again, and counts the answers.
+// ask sends requests of each user continuously, and counts the answers.
 func ask(t *testing.T, w *weirtest.Weir, counts []atomic.Int64) *weirtest.Load {
 	var clients []*weirtest.Client
 	for range users {
@@ -165,7 +165,7 @@ func ask(t *testing.T, w *weirtest.Weir, counts []atomic.Int64) *weirtest.Load {
 	})
 }
 
-// TestSumsAreTheClientsCount kills the collector again and again under load, and in the end weir.
+// TestSumsAreTheClientsCount kills the collector repeatedly under load, and in the end weir.
 func TestSumsAreTheClientsCount(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestSumsAreTheClientsCount(t *testing.T) {
 			}
 			wantAll("first")
 
-			// A kill of weir loses what it had not sent: no more, and nothing of what it had.
+			// A killed weir loses only the hits that it had not exported.
 			exported := counts[0].Load()
 			client, failed := first.Client(t), make(chan error)
 			go func() {

@@ -45,7 +45,7 @@ func Client(ctx context.Context, arguments []string, out terminal.Output) error 
 	answer, err := c.Ask(ctx, all)
 	if err != nil {
 		fmt.Fprintf(out.Out, "request error: %s\n", descriptors.Printable(err.Error()))
-		return terminal.No
+		return terminal.ExitNo
 	}
 	_, err = fmt.Fprintf(out.Out, "response: %s\n", answer)
 	return err
@@ -58,7 +58,7 @@ func parse(flags *flag.FlagSet, arguments []string, out terminal.Output) (more b
 	case errors.Is(err, flag.ErrHelp):
 		return false, nil
 	case err != nil:
-		return false, terminal.Failed
+		return false, terminal.ExitFailed
 	}
 	return true, nil
 }
@@ -112,10 +112,10 @@ func Check(arguments []string, out terminal.Output) error {
 	switch {
 	case err != nil:
 		fmt.Fprintf(out.Out, "error opening directory: %v\n", err)
-		return terminal.No
+		return terminal.ExitNo
 	case !checkcmd.Report(out.Out, *dir, problems):
 		fmt.Fprintln(out.Out, "error loading rate limit configs: they are listed above")
-		return terminal.No
+		return terminal.ExitNo
 	case loaded != nil: // there may be no files: every request is OK then
 		if err := checkcmd.List(out.Out, loaded); err != nil {
 			return err

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Form returns what precedes the value of a statistic in a line, and what follows its type.
-type Form func(name string) (begin, end string)
+// Format returns the parts of a statistic's line before its value and after its type.
+type Format func(name string) (begin, end string)
 
-// Plain is the form of envoyproxy/ratelimit: tags are part of the name, as in name.__env=prod.
-func Plain(tags map[string]string) Form {
+// PlainFormat returns the format of envoyproxy/ratelimit: tags are part of the name, as in name.__env=prod.
+func PlainFormat(tags map[string]string) Format {
 	var end string
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		if key != "" && tags[key] != "" {
@@ -27,17 +27,17 @@ func Plain(tags map[string]string) Form {
 // sanitizer replaces the separators of statsd's lines.
 var sanitizer = strings.NewReplacer(":", "_", "|", "_", "\n", "_", "\r", "_")
 
-// Tagged is the form of DogStatsD. The tags of all statistics come first, then those of the first mogrifier that
+// DogStatsDFormat returns the format of DogStatsD. A line has the common tags, then those of the first mogrifier that
 // matches the name.
-func Tagged(tags []string, mogrifiers []Mogrifier) Form {
+func DogStatsDFormat(tags []string, mogrifiers []Mogrifier) Format {
 	return func(name string) (string, string) {
 		all := slices.Clone(tags)
 		for _, m := range mogrifiers {
-			if found := m.pattern.FindStringSubmatchIndex(name); found != nil {
+			if match := m.pattern.FindStringSubmatchIndex(name); match != nil {
 				for _, key := range slices.Sorted(maps.Keys(m.tags)) {
-					all = append(all, Tag(key, m.expand(m.tags[key], name, found)))
+					all = append(all, Tag(key, m.expand(m.tags[key], name, match)))
 				}
-				name = cmp.Or(sanitizer.Replace(m.expand(m.name, name, found)), name)
+				name = cmp.Or(sanitizer.Replace(m.expand(m.name, name, match)), name)
 				break
 			}
 		}
@@ -55,7 +55,7 @@ func Tag(key, value string) string {
 
 var tagSanitizer = strings.NewReplacer("|", "_", ",", "_", "\n", "_", "\r", "_")
 
-// Mogrifier moves parts of names to tags. Make one with NewMogrifier.
+// Mogrifier turns parts of a name into tags, as envoyproxy/ratelimit's mogrifiers do. Make one with NewMogrifier.
 type Mogrifier struct {
 	pattern *regexp.Regexp
 	name    string            // a template, as in package regexp
@@ -71,10 +71,10 @@ func NewMogrifier(pattern, name string, tags map[string]string) (Mogrifier, erro
 	}
 	template := func(text string) string {
 		return groups.ReplaceAllStringFunc(text, func(group string) string {
-			switch n, is := strconv.Atoi(group[1:]); {
+			switch n, notNumber := strconv.Atoi(group[1:]); {
 			case group == "$":
 				return "$$"
-			case is != nil || n > compiled.NumSubexp():
+			case notNumber != nil || n > compiled.NumSubexp():
 				err = cmp.Or(err, fmt.Errorf("%q: the pattern %q has no group %s", text, pattern, group))
 			}
 			return "${" + group[1:] + "}"
@@ -89,6 +89,6 @@ func NewMogrifier(pattern, name string, tags map[string]string) (Mogrifier, erro
 
 var groups = regexp.MustCompile(`\$\d*`)
 
-func (m *Mogrifier) expand(template, name string, found []int) string {
-	return string(m.pattern.ExpandString(nil, template, name, found))
+func (m *Mogrifier) expand(template, name string, match []int) string {
+	return string(m.pattern.ExpandString(nil, template, name, match))
 }

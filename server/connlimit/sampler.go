@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// sampleInterval is the least time between two lines of one Sampled.
+// sampleInterval is the least time between two lines of a LogSampler.
 const sampleInterval = 10 * time.Second
 
-// Sampled logs one line in each sampleInterval, as clients may cause any number. It may be used concurrently.
-type Sampled struct {
-	mu      sync.Mutex // protects what follows
+// LogSampler logs at most one line in each sampleInterval, because clients may cause any number. It may be used
+// concurrently.
+type LogSampler struct {
+	mu      sync.Mutex // guards the fields below
 	last    time.Time  // when a line was last logged
 	skipped int        // lines since then
 }
 
-// Log logs a line with the number of lines skipped since the last, or skips it.
-func (s *Sampled) Log(to *slog.Logger, level slog.Level, message string, attrs ...any) {
+// Log logs a line, with the number of lines that it has skipped since the last, or skips it.
+func (s *LogSampler) Log(to *slog.Logger, level slog.Level, message string, attrs ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

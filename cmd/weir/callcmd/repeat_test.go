@@ -19,16 +19,16 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// watched is what many calls left behind.
-type watched struct {
+// repeatResult is the result of weir call with --rate.
+type repeatResult struct {
 	text string
 	err  error
 	took time.Duration
 }
 
-// runWatch calls many times on the clock of a synctest bubble, where each answer takes a millisecond. Answer is given what
-// interrupts the calls.
-func runWatch(t *testing.T, c Command, answer func(n int, interrupt func()) (*rls.RateLimitResponse, error)) (got watched) {
+// runRepeated calls many times in a synctest bubble, in which each answer takes a millisecond. answer may call interrupt,
+// to end the calls as Ctrl-C does.
+func runRepeated(t *testing.T, c Command, answer func(n int, interrupt func()) (*rls.RateLimitResponse, error)) (got repeatResult) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -52,21 +52,21 @@ func runWatch(t *testing.T, c Command, answer func(n int, interrupt func()) (*rl
 		asked.ClientConn = conn
 		var out bytes.Buffer
 		begin := time.Now()
-		got.err = asked.watch(ctx, &out)
+		got.err = asked.callRepeatedly(ctx, &out)
 		got.took, got.text = time.Since(begin), out.String()
 	})
 	return got
 }
 
 func TestManyCallsShowALimitBeingHit(t *testing.T) {
-	got := runWatch(t, Command{Rate: 10, For: 3 * time.Second}, func(n int, _ func()) (*rls.RateLimitResponse, error) {
+	got := runRepeated(t, Command{Rate: 10, For: 3 * time.Second}, func(n int, _ func()) (*rls.RateLimitResponse, error) {
 		switch {
 		case n < 10:
-			return answered(perMinute(10, 9-min(8, uint32(n)), time.Minute)), nil
+			return responseOf(perMinute(10, 9-min(8, uint32(n)), time.Minute)), nil
 		case n < 20:
-			return answered(perMinute(50, 9, time.Second), perMinute(10, 0, 57*time.Second)), nil
+			return responseOf(perMinute(50, 9, time.Second), perMinute(10, 0, 57*time.Second)), nil
 		}
-		return answered(perMinute(10, 3, 2*time.Second)), nil
+		return responseOf(perMinute(10, 3, 2*time.Second)), nil
 	})
 	const want = `  0.0s  OK    10/minute, 9 left, resets in 1m  (1 sent: 1 OK, 0 over, 0 errors)
   1.0s  OVER  plan=gold: 10/minute, 0 left, again in 57s  (11 sent: 10 OK, 1 over, 0 errors)
@@ -81,28 +81,28 @@ latency  p50 1.00 ms   p99 1.00 ms   max 1.00 ms
 }
 
 func TestManyCallsContinueAfterErrors(t *testing.T) {
-	got := runWatch(t, Command{Rate: 40, For: 500 * time.Millisecond}, func(n int, _ func()) (*rls.RateLimitResponse, error) {
+	got := runRepeated(t, Command{Rate: 40, For: 500 * time.Millisecond}, func(n int, _ func()) (*rls.RateLimitResponse, error) {
 		switch n % 4 {
 		case 0:
 			return nil, status.Error(codes.Unavailable, "no configuration yet")
 		case 1:
 			return nil, status.Errorf(codes.Internal, "broken at %d", n)
 		}
-		return answered(), nil
+		return responseOf(), nil
 	})
-	const want = "10 of 20 calls failed, the first so: weir:8081 answered Unavailable: no configuration yet"
+	const want = "10 of 20 calls failed; the first: weir:8081 answered Unavailable: no configuration yet"
 	if got.err == nil || got.err.Error() != want || !strings.Contains(got.text, "20 sent: 10 OK, 0 over, 10 errors, in 0.5s\n") {
 		t.Errorf("weir call printed\n%s\nand ended with %q, want 20 calls and %q", got.text, got.err, want)
 	}
 }
 
 func TestInterruptedCallsPrintEachAnswer(t *testing.T) {
-	got := runWatch(t, Command{Rate: 100, JSON: true}, func(n int, interrupt func()) (*rls.RateLimitResponse, error) {
+	got := runRepeated(t, Command{Rate: 100, JSON: true}, func(n int, interrupt func()) (*rls.RateLimitResponse, error) {
 		if n == 4 {
 			interrupt()
 			time.Sleep(50 * time.Millisecond)
 		}
-		return answered(perMinute(10, 9, time.Minute)), nil
+		return responseOf(perMinute(10, 9, time.Minute)), nil
 	})
 	lines := strings.Split(strings.TrimSpace(got.text), "\n")
 	if len(lines) != 5 || got.err != nil {
@@ -117,8 +117,8 @@ func TestInterruptedCallsPrintEachAnswer(t *testing.T) {
 }
 
 func TestManyCallsForAnUnknownDomainFail(t *testing.T) {
-	got := runWatch(t, Command{Rate: 2, For: time.Second}, func(int, func()) (*rls.RateLimitResponse, error) {
-		return saying(map[string]any{"unknown_domain": true}, &rls.RateLimitResponse_DescriptorStatus{}), nil
+	got := runRepeated(t, Command{Rate: 2, For: time.Second}, func(int, func()) (*rls.RateLimitResponse, error) {
+		return responseWith(map[string]any{"unknown_domain": true}, &rls.RateLimitResponse_DescriptorStatus{}), nil
 	})
 	if got.err == nil || !strings.HasPrefix(got.err.Error(), "no file configures the domain \"shop\"") ||
 		!strings.Contains(got.text, "the domain is unknown  (") {
