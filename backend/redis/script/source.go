@@ -18,7 +18,7 @@ var files embed.FS
 var (
 	constants      = []string{"constants"}
 	checks         = []string{"key", "limits"}
-	slidingWindows = []string{"chunk", "wide_window", "sliding_window"}
+	slidingWindows = []string{"chunk", "slow_path", "sliding_window"}
 	decisions      = []string{"trim", "rulings", "call"}
 )
 
@@ -36,7 +36,7 @@ func body() string {
 	write("", constants, "local function script()\n")
 	write("", checks, "")
 	write("", algorithms, "")
-	write(fmt.Sprintf("algorithms[%d] = later(function()\n", descriptors.SlidingWindow), slidingWindows, "return sliding_window\nend)\n")
+	write(fmt.Sprintf("algorithms[%d] = lazily(function()\n", descriptors.SlidingWindow), slidingWindows, "return sliding_window\nend)\n")
 	write("", decisions, "return run\nend\n")
 	return b.String()
 }

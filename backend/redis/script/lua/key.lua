@@ -65,30 +65,31 @@ local function save()
 	clear_key()
 end
 
--- kept returns until when a key is kept for hits that leave their window at a moment: up to a sixteenth of the window longer,
--- so that few new buckets have to prolong it.
-local function kept(moment, window)
+-- round_up_expiry returns when a key may expire whose hits leave their window at a moment: up to a sixteenth of the window
+-- later, so that few new buckets have to extend it.
+local function round_up_expiry(moment, window)
 	local part = window / 16
 	return ceil(moment / part) * part
 end
 
--- spread returns how many milliseconds longer than needed the key is kept, by its hash tag: windows of all keys end at the same
--- moments, and otherwise the server would have to remove all of them at once.
-local function spread()
+-- jitter returns by how many milliseconds the key's TTL is longer than needed, from its hash tag. Windows of all keys end at
+-- the same moments; without it the server would have to remove all of them at once.
+local function jitter()
 	return (byte(key, 7) * 64 + byte(key, 8)) % 1000
 end
 
--- keep extends the key's TTL to a moment. If that prolonged the key, it returns the old end: the fields of dropped limits would
--- now outlive their time, and have to be trimmed.
-local function keep(moment, now)
+-- extend_ttl extends the key's TTL to a moment. If it was shorter, it returns when the key would have expired: the fields of
+-- dropped limits would now outlive their time, and have to be trimmed.
+local function extend_ttl(moment, now)
 	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
 	if left < needed then
-		call('PEXPIRE', key, needed + spread())
+		call('PEXPIRE', key, needed + jitter())
 		return left >= 0 and now + left * 1000
 	end
 end
 
--- broken raises an error if fields contradict each other: somebody has changed them, and a script must not search without end.
-local function broken()
+-- inconsistent raises an error because fields contradict each other. Somebody has changed them, and a script must not search
+-- without end.
+local function inconsistent()
 	error('the fields of ' .. key .. ' do not fit each other')
 end

@@ -17,22 +17,22 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local held, base, total, oldest, newest
 	-- The numbers of the chunks, and the last chunk itself.
 	local first, last, low, high, tail
-	local changed, lasted
+	local changed, old_expiry
 
 	local function name_of(number)
 		return name .. ':' .. to_bytes('<I7', number)
 	end
 
 	local function chunk_of(number)
-		return number == last and tail or get(name_of(number)) or broken()
+		return number == last and tail or get(name_of(number)) or inconsistent()
 	end
 
 	-- seek returns the first counted instant after a moment, or the first up to which so many hits count: the number of its
 	-- chunk, its place and the chunk.
 	local function seek(moment, hits)
 		local function before(chunk, at)
-			local time, upto = from_bytes('<I7I7', chunk, 14 * at - 6)
-			return time < oldest or time <= moment and (upto - base) % ROUND < hits
+			local time, total_then = from_bytes('<I7I7', chunk, 14 * at - 6)
+			return time < oldest or time <= moment and (total_then - base) % ROUND < hits
 		end
 		local from, to, number = first, last, first -- often it is in the first one
 		while from < to do
@@ -85,7 +85,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 	end
 
 	function limit.load(now)
-		changed, lasted = false, false
+		changed, old_expiry = false, false
 		local header = call('HGET', key, name)
 		if not header then
 			held, base, total, oldest, newest = 0, 0, 0, 0, 0
@@ -105,12 +105,12 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		return held
 	end
 
-	function limit.lasts()
-		return held > 0 and kept(newest + window, window) or 0
+	function limit.expiry()
+		return held > 0 and round_up_expiry(newest + window, window) or 0
 	end
 
 	local function add(now, hits)
-		local was = limit.lasts()
+		local was = limit.expiry()
 		local after = (total - (ROUND - hits)) % ROUND
 		if held > 0 and newest == now then
 			tail = sub(tail, 1, -8) .. to_bytes('<I7', after)
@@ -126,7 +126,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 			oldest = now
 		end
 		held, newest, total, changed = held + hits, now, after, true
-		lasted = limit.lasts() ~= was and was
+		old_expiry = limit.expiry() ~= was and was
 	end
 
 	-- refund removes all instants after the one with the last remaining hit, and a part of that one.
@@ -142,11 +142,11 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		last, tail = number, sub(chunk, 1, 14 * at) .. to_bytes('<I7', total)
 	end
 
-	function limit.hold(keep)
-		if keep == held - 1 then
+	function limit.falls_to(most)
+		if most == held - 1 then
 			return oldest + window
 		end
-		local _, at, chunk = seek(MAX_COUNT, held - keep)
+		local _, at, chunk = seek(MAX_COUNT, held - most)
 		return from_bytes('<I7', chunk, 14 * at - 6) + window
 	end
 
@@ -177,6 +177,6 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		if held == 0 and low == first and high == last then
 			return 0, ERASED
 		end
-		return held, to_bytes('<I7I7I7I7I7I7', base, oldest, first, last, low, high) .. tail, lasted
+		return held, to_bytes('<I7I7I7I7I7I7', base, oldest, first, last, low, high) .. tail, old_expiry
 	end
 end

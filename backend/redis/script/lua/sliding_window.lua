@@ -17,23 +17,23 @@
 -- the coarsest level outside oldest to newest. In a chunk everything after the newest bucket is zero. A chunk begins with
 -- zeros when the newest bucket enters it.
 --
--- This file has what nearly every check needs; wide_window has the rest.
+-- This file has what nearly every check needs; slow_path has the rest.
 
 local function sliding_window(limit)
 	local name, window, width = limit.name, limit.window, limit.width
-	local wide = setmetatable({name = name, window = window, width = width, levels = levels_of(name, limit.fans)},
-		wide_window)
-	local finest = wide.levels[1]
+	local slow = setmetatable({name = name, window = window, width = width, levels = levels_of(name, limit.fans)},
+		slow_path)
+	local finest = slow.levels[1]
 	local fan = finest.fan
 	local held, total, oldest, newest, swept, at, live
 	local leased, newest_leased -- hits of the live bucket, and of the newest
 	local now_at, changed
 
-	-- on_slow_path calls a function of wide_window.
+	-- on_slow_path calls a function of slow_path.
 	local function on_slow_path(what, ...)
-		wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live = total, oldest, newest, swept, at, live
-		local found = wide[what](wide, ...)
-		total, oldest, newest, swept, at, live = wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live
+		slow.total, slow.oldest, slow.newest, slow.swept, slow.at, slow.live = total, oldest, newest, swept, at, live
+		local found = slow[what](slow, ...)
+		total, oldest, newest, swept, at, live = slow.total, slow.oldest, slow.newest, slow.swept, slow.at, slow.live
 		return found
 	end
 
@@ -45,8 +45,8 @@ local function sliding_window(limit)
 	local function drop(from)
 		local chunk_name, begin = chunk_at(finest, oldest)
 		if from < begin + fan then
-			local chunk = get(chunk_name) or broken()
-			local first = some(chunk, fan, from - begin)
+			local chunk = get(chunk_name) or inconsistent()
+			local first = first_nonzero(chunk, fan, from - begin)
 			if first then
 				total = total - sum(chunk, fan, oldest - begin, from - begin)
 				oldest = begin + first
@@ -95,8 +95,8 @@ local function sliding_window(limit)
 		return held
 	end
 
-	function limit.lasts()
-		return held > 0 and kept(leaves(live > 0 and at or newest), window) or 0
+	function limit.expiry()
+		return held > 0 and round_up_expiry(leaves(live > 0 and at or newest), window) or 0
 	end
 
 	-- flush moves the live bucket into the chunks.
@@ -113,7 +113,7 @@ local function sliding_window(limit)
 		if total > 0 then
 			hits = hits + cell(chunk, fan, at - begin)
 		end
-		put(chunk_name, with(chunk, fan, at - begin, hits))
+		put(chunk_name, set_cell(chunk, fan, at - begin, hits))
 		total, newest, live = total + live, at, 0
 		newest_leased, leased = leased, 0
 	end
@@ -125,7 +125,7 @@ local function sliding_window(limit)
 		leased = min(leased, live)
 		if older > 0 then
 			newest_leased = 0
-			on_slow_path('take_chunks', older)
+			on_slow_path('remove_from_chunks', older)
 		end
 	end
 
@@ -142,35 +142,35 @@ local function sliding_window(limit)
 			back = min(lease.unused, newest_leased)
 			newest_leased, changed = max(0, newest_leased - lease.granted), true
 			if back > 0 then
-				on_slow_path('take_chunks', back)
+				on_slow_path('remove_from_chunks', back)
 			end
 		end
 		held = held - back
 		return back
 	end
 
-	function limit.hold(keep)
-		if keep < live then
+	function limit.falls_to(most)
+		if most < live then
 			return leaves(at)
-		elseif keep == held - 1 then
+		elseif most == held - 1 then
 			return leaves(total > 0 and oldest or at)
 		end
-		return leaves((on_slow_path('back', keep - live)))
+		return leaves((on_slow_path('skip_newest', most - live)))
 	end
 
 	function limit.count(_, hits, granted)
-		local lasted = false
+		local old_expiry = false
 		if hits > MAX_COUNT - held then
 			hits = MAX_COUNT - held
 		end
 		if hits > 0 then
 			if live == 0 or at ~= now_at then
-				local was = limit.lasts()
+				local was = limit.expiry()
 				if live > 0 then
 					flush()
 				end
 				at = now_at
-				lasted = was ~= kept(leaves(at), window) and was
+				old_expiry = was ~= round_up_expiry(leaves(at), window) and was
 			end
 			held, live, leased = held + hits, live + hits, leased + granted
 		elseif not changed then
@@ -180,8 +180,8 @@ local function sliding_window(limit)
 			on_slow_path('sweep')
 		end
 		if leased + newest_leased > 0 then
-			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, newest_leased), lasted
+			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, newest_leased), old_expiry
 		end
-		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), lasted
+		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), old_expiry
 	end
 end
