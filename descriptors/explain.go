@@ -38,7 +38,7 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x.DomainWhere = configured.Where
 	n, place := &configured.Root, "" // place says where n is configured, for a sentence
 	for _, e := range d {
-		next := n.step(&e)
+		next := n.child(&e)
 		met := n.candidates(e, next)
 		x.steps += describeStep(e, met)
 		if next == nil {

@@ -12,24 +12,24 @@ const (
 	UnknownDomainName = "__unknown__"
 )
 
-// Found is the kind of a [Match].
-type Found uint8
+// MatchKind says how a [Match] ended.
+type MatchKind uint8
 
 const (
 	// UnknownDomain means that no file configures the domain.
-	UnknownDomain Found = iota
+	UnknownDomain MatchKind = iota
 	// NoRule means that the domain is known, but no rule with a limit matches: the descriptor passes uncounted.
 	NoRule
-	// RuleFound means that Match.Rule applies.
-	RuleFound
+	// RuleMatches means that Match.Rule applies.
+	RuleMatches
 	// BrokenDomain means that files name the domain, but have errors and never were good: its requests get no verdict.
 	BrokenDomain
 )
 
 // Match is the answer of [Config.Match].
 type Match struct {
-	Found Found
-	Rule  *Rule // set only if a rule was found
+	Kind MatchKind
+	Rule *Rule // set only if a rule was found
 
 	keys         Keys
 	ratelimitKey bool // the key is envoyproxy/ratelimit's
@@ -37,33 +37,33 @@ type Match struct {
 
 // ForOverride returns the match where a request brings a limit of its own, with this charge: each value counts by itself.
 func (m Match) ForOverride(l *Limit, c Charge) Match {
-	return Match{Found: m.Found, keys: m.keys, ratelimitKey: m.keys.Format == KeysOfRatelimit && l.fitsRatelimit(c)}
+	return Match{Kind: m.Kind, keys: m.keys, ratelimitKey: m.keys.Format == KeysOfRatelimit && l.fitsRatelimit(c)}
 }
 
 // Config is an immutable set of rules, by domain, for any number of goroutines. Make one with [NewConfig]; the zero
 // value knows no domain.
 type Config struct {
-	domains map[string]*Domain
-	rules   []*Rule
-	places  map[string]int // of each domain, the broken ones too
-	keys    Keys
-	broken  []string // sorted
-	hash    string
+	domains     map[string]*Domain
+	rules       []*Rule
+	ruleIndexes map[string]int // of each domain, broken ones included: the index of its requests without a rule
+	keys        Keys
+	broken      []string // sorted
+	hash        string
 }
 
 // NewConfig returns the configuration of these domains, no two of which may have the same name. From then on they must
 // not change; other configurations may have them too. Keys says how it writes the keys of counters. Broken names the
 // domains that are configured, but never without an error.
 func NewConfig(keys Keys, domains []*Domain, broken []string) *Config {
-	c := &Config{domains: make(map[string]*Domain), places: make(map[string]int), keys: keys, broken: slices.Sorted(slices.Values(broken))}
+	c := &Config{domains: make(map[string]*Domain), ruleIndexes: make(map[string]int), keys: keys, broken: slices.Sorted(slices.Values(broken))}
 	for _, d := range domains {
-		c.domains[d.Name], c.places[d.Name] = d, 1+len(c.places)+len(c.rules)
+		c.domains[d.Name], c.ruleIndexes[d.Name] = d, 1+len(c.ruleIndexes)+len(c.rules)
 		d.indexOnce.Do(d.Root.index)
 		c.rules = append(c.rules, d.rules...)
 	}
 	for _, name := range c.broken {
-		if _, known := c.places[name]; !known {
-			c.places[name] = 1 + len(c.places) + len(c.rules)
+		if _, known := c.ruleIndexes[name]; !known {
+			c.ruleIndexes[name] = 1 + len(c.ruleIndexes) + len(c.rules)
 		}
 	}
 	c.hash = hashOf(c.domains, c.broken)
@@ -82,18 +82,18 @@ func (c *Config) Match(domain string, d Descriptor) Match {
 	configured := c.domains[domain]
 	if configured == nil {
 		if c.Broken(domain) {
-			return Match{Found: BrokenDomain, keys: c.keys}
+			return Match{Kind: BrokenDomain, keys: c.keys}
 		}
-		return Match{Found: UnknownDomain, keys: c.keys}
+		return Match{Kind: UnknownDomain, keys: c.keys}
 	}
 	n := &configured.Root
 	for i := 0; i < len(d) && n != nil; i++ {
-		n = n.step(&d[i])
+		n = n.child(&d[i])
 	}
 	if n == nil || n.Rule == nil {
-		return Match{Found: NoRule, keys: c.keys}
+		return Match{Kind: NoRule, keys: c.keys}
 	}
-	return Match{Found: RuleFound, Rule: n.Rule, keys: c.keys, ratelimitKey: c.keys.Format == KeysOfRatelimit && n.Rule.FitsRatelimit()}
+	return Match{Kind: RuleMatches, Rule: n.Rule, keys: c.keys, ratelimitKey: c.keys.Format == KeysOfRatelimit && n.Rule.FitsRatelimit()}
 }
 
 // DomainCount returns the number of domains that have rules or may have them: all but the broken ones.
@@ -114,10 +114,10 @@ func (c *Config) Enforces(domain string) bool {
 	return d != nil && d.enforces
 }
 
-// Place returns the index of a rule's counters: one for each rule, one for each domain (a nil rule) for descriptors that no
+// RuleIndex returns the index of a rule's counters: one for each rule, one for each domain (a nil rule) for descriptors that no
 // rule matches, and 0 for all unknown domains.
-func (c *Config) Place(domain string, rule *Rule) int {
-	at := c.places[domain]
+func (c *Config) RuleIndex(domain string, rule *Rule) int {
+	at := c.ruleIndexes[domain]
 	if rule != nil {
 		at += 1 + rule.Number
 	}

@@ -39,7 +39,7 @@ func (a *orderSearch) walk(n *Node, d Descriptor, i int) {
 	}
 	for j := i; j < len(d) && a.left > 0; j++ {
 		a.left--
-		if next := n.step(&d[j]); next != nil {
+		if next := n.child(&d[j]); next != nil {
 			d[i], d[j] = d[j], d[i]
 			a.walk(next, d, i+1)
 			d[i], d[j] = d[j], d[i]

@@ -77,8 +77,8 @@ func (n *Node) index() {
 	}
 }
 
-// step returns the child that an entry leads to, nil if there is none.
-func (n *Node) step(e *Entry) *Node {
+// child returns the child that an entry leads to, nil if there is none.
+func (n *Node) child(e *Entry) *Node {
 	if len(e.Value) <= n.longest { // a map would read all of a long value
 		if next := n.children[*e]; next != nil && (e.Value != "" || e.isPattern()) { // else a key alone, which comes last
 			return next

@@ -370,9 +370,9 @@ func TestMissingDirectoryIsWaitedFor(t *testing.T) {
 func TestMayBeEmptyAcceptsNoFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
 	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
-		found := func() descriptors.Found {
+		found := func() descriptors.MatchKind {
 			applied, _, _ := w.Got()
-			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found
+			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Kind
 		}
 		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
 		w.expectLogged("level=WARN", 1)

@@ -139,8 +139,8 @@ func checkForms(t *testing.T, r Update, o Options) {
 func inForce(r Update) string {
 	var parts []string
 	for _, domain := range strings.Split("a b c z", " ") {
-		switch m := r.Config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
-		case descriptors.RuleFound:
+		switch m := r.Config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Kind {
+		case descriptors.RuleMatches:
 			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
 		case descriptors.BrokenDomain:
 			parts = append(parts, domain+"=broken")

@@ -71,7 +71,7 @@ func (h *History) Export(ctx context.Context, p Parameters, format transfer.Form
 	if format == transfer.OpenMetrics {
 		needed.To = history.Always().To // totals need all later hits
 	}
-	for _, outcomes := range format.Passes(q.Outcomes) {
+	for _, outcomes := range format.QueryGroups(q.Outcomes) {
 		q.Outcomes = outcomes
 		found, err := q.Each(ctx, h.store, needed, write)
 		if err != nil {

@@ -35,7 +35,7 @@ type match struct {
 // pending holds what recording the decision on a check needs.
 type pending struct {
 	descriptor int
-	place      int      // see descriptors.Config.Place
+	index      int      // see descriptors.Config.RuleIndex
 	shadow     bool     // the rule is in shadow mode
 	recorded   bool     // its hits are counted; looks are not, nor refunds unless the recorder counts them
 	key        hits.Key // the hash of the check's key

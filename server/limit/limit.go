@@ -114,17 +114,17 @@ func (l *Limiter) Config() *descriptors.Config {
 // Decide fills in the call's verdict. Its errors are those above, or the store's; then only the verdict's Result is set.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	place, counted := 0, c.Domain != "" && r != nil
+	index, counted := 0, c.Domain != "" && r != nil
 	if counted {
-		place = r.config.Place(c.Domain, nil)
-		c.UnknownDomain = place == 0
+		index = r.config.RuleIndex(c.Domain, nil)
+		c.UnknownDomain = index == 0
 	}
 	var err error
 	if c.Result, err = reject(r, c); err == nil {
 		err = l.decide(ctx, r, c)
 	}
 	if counted {
-		r.counts.At(place)[c.Counted()].Add(1)
+		r.counts.At(index)[c.Counted()].Add(1)
 	}
 	if c.Result == Invalid {
 		l.logInvalid(c, err)
@@ -255,7 +255,7 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 // match finds what applies to one descriptor, and collects the names of limits that its rule replaces in others.
 func (l *Limiter) match(c *Call, d *Descriptor) {
 	m := match{Match: c.rules.find(c.Domain, d.Entries)}
-	if d.HasOverride && m.Found != descriptors.UnknownDomain {
+	if d.HasOverride && m.Kind != descriptors.UnknownDomain {
 		m.own = l.override(c, d)
 	}
 	if c.UnknownDomain {
@@ -292,7 +292,7 @@ func (l *Limiter) check(c *Call, i int) {
 	}
 	s.Rule = m.Rule
 	op, n := operation(d, c.Hits)
-	p := pending{descriptor: i, place: c.rules.config.Place(c.Domain, m.Rule),
+	p := pending{descriptor: i, index: c.rules.config.RuleIndex(c.Domain, m.Rule),
 		recorded: op == backend.Count || op == backend.Refund && l.recorder.CountsRefunds()}
 	check := backend.Check{Limits: m.own, Op: op, Hits: n, Charge: chargeOf(m.Rule, d), Leases: l.options.Leases}
 	if m.Rule != nil {
@@ -307,7 +307,7 @@ func (l *Limiter) check(c *Call, i int) {
 			s.Outcome, s.Quota = Unlimited, false
 		}
 		if op == backend.Count {
-			c.rules.hits.At(p.place).RecordUnlimited(m.Rule, d.Entries, n)
+			c.rules.hits.At(p.index).RecordUnlimited(m.Rule, d.Entries, n)
 		}
 		return
 	default:

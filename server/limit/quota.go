@@ -15,7 +15,7 @@ import (
 type Quota struct {
 	Domain     string
 	Descriptor descriptors.Descriptor // in the rule's order
-	Found      descriptors.Found
+	Kind       descriptors.MatchKind
 	Rule       *descriptors.Rule // nil if none matches
 	Enforced   bool              // the rule has limits, and is not in shadow mode
 	Key        string            // of the rule's counters; "" without limits
@@ -30,7 +30,7 @@ func (l *Limiter) Quota(domain string, set descriptors.Descriptor) (q Quota, con
 		return q, false
 	}
 	order, m := r.config.MatchSet(domain, set)
-	q = Quota{Domain: domain, Descriptor: order, Found: m.Found, Rule: m.Rule, rules: r}
+	q = Quota{Domain: domain, Descriptor: order, Kind: m.Kind, Rule: m.Rule, rules: r}
 	if m.Rule != nil && !m.Rule.Unlimited {
 		q.Enforced = !m.Rule.Shadow && !l.options.Shadow
 		q.Key = string(m.AppendKey(nil, domain, order))
@@ -62,7 +62,7 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 		case u.Allowed+u.Denied == 0:
 			continue
 		case u.Key == "":
-			if u.Found == descriptors.UnknownDomain {
+			if u.Kind == descriptors.UnknownDomain {
 				l.recorder.CountUnknownDomain()
 			}
 			u.rules.hits.Counter(u.Rule, u.Domain).RecordUnlimited(u.Rule, u.Descriptor, u.Allowed+u.Denied)
@@ -136,5 +136,5 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	counter.Record(&event, modes)
 	denial := denials.FromCheck(u.At, check, d)
 	denial.Quota = u.Rule.Quota
-	u.rules.denials.Record(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
+	u.rules.denials.Record(u.rules.config.RuleIndex(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
 }

@@ -49,14 +49,14 @@ func (l *Limiter) record(c *Call) {
 		s, check, d := &c.Statuses[p.descriptor], &c.checks[i], &c.decisions[i]
 		entries := c.Descriptors[p.descriptor].Entries
 		if p.recorded { // a quota that is over refuses only with all others
-			c.rules.hits.At(p.place).Record(
+			c.rules.hits.At(p.index).Record(
 				&hits.Event{Rule: s.Rule, Descriptor: entries, Override: s.Override, Key: p.key, At: c.At, Check: check, Decision: d},
 				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && c.Result != OverLimit})
 		}
 		if s.Outcome == ShadowOver || s.Outcome == Over && refused {
 			denial := denials.FromCheck(c.At, check, d)
 			denial.Override, denial.Quota = s.Override, s.Quota
-			c.rules.denials.Record(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
+			c.rules.denials.Record(p.index, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
 		}
 	}
 }

@@ -158,7 +158,7 @@ type states struct {
 	changed chan<- struct{}
 }
 
-func (s *states) Answers() error           { return nil }
+func (s *states) ProbeErr() error          { return nil }
 func (s *states) Notify(c chan<- struct{}) { s.changed = c }
 
 func (s *states) Servers() map[string]backend.ServerState {

@@ -19,14 +19,14 @@ type budget struct {
 }
 
 func (b *budget) add(one *bucket) {
-	one.budget, one.place = b, len(b.buckets)
+	one.budget, one.index = b, len(b.buckets)
 	b.buckets = append(b.buckets, one)
 }
 
 // remove removes a bucket of a connected Envoy. The last bucket takes its place.
 func (b *budget) remove(one *bucket) {
 	n := len(b.buckets) - 1
-	b.buckets[one.place], b.buckets[n].place = b.buckets[n], one.place
+	b.buckets[one.index], b.buckets[n].index = b.buckets[n], one.index
 	b.buckets, one.budget = b.buckets[:n], nil
 }
 
@@ -102,7 +102,7 @@ type bucket struct {
 	detached           bool // its stream has ended, or the stream has dropped it
 	quota              limit.Quota
 	budget             *budget // nil if nothing is limited
-	place              int     // index in budget.buckets
+	index              int     // in budget.buckets
 	demand             uint64  // hits per horizon, plus a fifth to grow
 	reports            uint64
 	reportedAt, busyAt time.Time // of the last report, and of the last with hits

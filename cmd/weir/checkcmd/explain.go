@@ -49,7 +49,7 @@ func (c *Command) printExplanations(out io.Writer, f *findings) error {
 // answer, as no file of the domain is right. The domain is that asked for, or the only one there is.
 func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Explanation, err error) {
 	if config == nil {
-		broken := descriptors.Match{Found: descriptors.BrokenDomain}
+		broken := descriptors.Match{Kind: descriptors.BrokenDomain}
 		return []descriptors.Explanation{{Domain: c.Domain, Match: broken, Reason: nothingRight}}, nil
 	}
 	names := slices.Concat(config.DomainNames(), config.BrokenNames())
@@ -72,7 +72,7 @@ func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Ex
 
 // exit returns what the command ends with once it has printed explanations: Failed if no file names the domain.
 func exit(all []descriptors.Explanation) error {
-	if all[0].Match.Found == descriptors.UnknownDomain {
+	if all[0].Match.Kind == descriptors.UnknownDomain {
 		return terminal.Failed
 	}
 	return nil
