@@ -3,9 +3,9 @@ package backend
 // Health is the last known state of a store's servers. Its methods ask no server, do not block, and may be called by
 // any number of goroutines.
 type Health interface {
-	// Answers returns nil if some server could count at the last probe, else what was missing. Probes run at the start,
+	// ProbeErr returns nil if some server could count at the last probe, else what was missing. Probes run at the start,
 	// and when a check got no answer.
-	Answers() error
+	ProbeErr() error
 	// Servers returns the state of each server by its name.
 	Servers() map[string]ServerState
 	// Notify makes the store send to c after each change of these states, and after each probe. Sends do not block, so

@@ -212,8 +212,8 @@ func TestServerThatWantsAPasswordIsUnhealthy(t *testing.T) {
 	server.Kill()
 	locked := memcachedtest.StartAt(t, server.Addr, "-Y", passwords)
 	untilState(t, s, backend.ServerFailing)
-	if d := ask1(t, s, hits(t, own, 1, lots(t))); backend.ReasonOf(d.Err) != backend.Refused || s.Answers() == nil {
-		t.Errorf("%+v, and the store says %v; want the check refused, and why", d, s.Answers())
+	if d := ask1(t, s, hits(t, own, 1, lots(t))); backend.ReasonOf(d.Err) != backend.Refused || s.ProbeErr() == nil {
+		t.Errorf("%+v, and the store says %v; want the check refused, and why", d, s.ProbeErr())
 	}
 	locked.Kill()
 	untilState(t, s, backend.ServerAway)

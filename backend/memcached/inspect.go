@@ -93,8 +93,8 @@ func (s *Store) remove(ctx context.Context, at place) error {
 	})
 }
 
-// Answers returns nil if a server can count, as far as is known.
-func (s *Store) Answers() error {
+// ProbeErr returns nil if a server can count, as far as is known.
+func (s *Store) ProbeErr() error {
 	why := fmt.Errorf("%w: no server has answered yet", ErrUnavailable)
 	for _, srv := range *s.servers.Load() {
 		if srv.state() == backend.ServerUp {

@@ -130,8 +130,8 @@ func (p pair) Close() error {
 	return errors.Join(p.special.Close(), p.main.Close())
 }
 
-// Answers returns nil if both stores could count when they were last probed.
-func (p pair) Answers() error { return cmp.Or(p.main.Answers(), p.special.Answers()) }
+// ProbeErr returns nil if both stores could count when they were last probed.
+func (p pair) ProbeErr() error { return cmp.Or(p.main.ProbeErr(), p.special.ProbeErr()) }
 
 // Await waits until both stores are ready.
 func (p pair) Await(ctx context.Context) error {

@@ -27,21 +27,21 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
 }
 
-// Passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
-// pass lies together. Series of a family of OpenMetrics must.
-func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
+// QueryGroups splits the requested outcomes, all if there are none, into groups. The store is queried once for each, and
+// what is written of a group lies together, as OpenMetrics wants the series of a family.
+func (f Format) QueryGroups(outcomes []history.Outcome) (groups [][]history.Outcome) {
 	if f != OpenMetrics {
 		return [][]history.Outcome{outcomes}
 	}
 	for _, family := range families {
-		pass := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
+		group := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
 			return len(outcomes) > 0 && !slices.Contains(outcomes, o)
 		})
-		if len(pass) > 0 {
-			passes = append(passes, pass)
+		if len(group) > 0 {
+			groups = append(groups, group)
 		}
 	}
-	return passes
+	return groups
 }
 
 // columns are those of a row of CSV, in order.
@@ -50,7 +50,7 @@ var columns = []string{"domain", "path", "outcome", "value", "start", "width", "
 // Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
 // that touch has no bucket twice; of OpenMetrics, the samples in it.
 type Writer interface {
-	// Write writes a series, and returns how many rows or samples that are. Series of a pass must come together.
+	// Write writes a series, and returns how many rows or samples that are. Series of a group must come together.
 	Write(s *history.Series) (int, error)
 	// Close writes the end. It is only for what is whole.
 	Close() error

@@ -110,7 +110,7 @@ func write(t testing.TB, store history.Store, f transfer.Format) string {
 	all(t, store)
 	var out bytes.Buffer
 	w := transfer.NewWriter(&out, f, history.Always(), now.Unix())
-	for _, outcomes := range f.Passes(nil) {
+	for _, outcomes := range f.QueryGroups(nil) {
 		err := store.Query(t.Context(), history.Query{Outcomes: outcomes, To: history.Always().To}, func(s history.Series) error {
 			_, err := w.Write(&s)
 			return err

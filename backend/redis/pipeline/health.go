@@ -69,8 +69,8 @@ func (h *health) start(probe Probe) {
 	h.done.Go(func() { h.run(h.ctx) })
 }
 
-// answers returns nil if a server could count when they were last probed.
-func (h *health) answers() error { return *h.lastErr.Load() }
+// probeErr returns nil if a server could count when they were last probed.
+func (h *health) probeErr() error { return *h.lastErr.Load() }
 
 // await waits until a server has shown that it can count, or Config.GiveUp is over.
 func (h *health) await(ctx context.Context) error {
@@ -82,7 +82,7 @@ func (h *health) await(ctx context.Context) error {
 		if h.everUp.Load() {
 			return nil
 		}
-		return h.answers()
+		return h.probeErr()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -188,8 +188,8 @@ func (p *Pipeline) Stats() Stats {
 	return stats
 }
 
-// Answers is that of [backend.Health].
-func (p *Pipeline) Answers() error { return p.health.answers() }
+// ProbeErr is that of [backend.Health].
+func (p *Pipeline) ProbeErr() error { return p.health.probeErr() }
 
 // Await waits until a server has shown that it can count, or topology.Config.GiveUp is over.
 func (p *Pipeline) Await(ctx context.Context) error { return p.health.await(ctx) }

@@ -31,15 +31,15 @@ or was stopped.`
 
 // Run does it once, and reports.
 func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}
-	if !set.HistoryInRedis() {
+	if !settings.HistoryInRedis() {
 		return errors.New("the environment names no Redis, and a history outside Redis belongs to its weir " +
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
-	store, err := OpenRedis(&set, set.Logger(out.Err), false)
+	store, err := OpenRedis(&settings, settings.Logger(out.Err), false)
 	if err != nil {
 		return err
 	}

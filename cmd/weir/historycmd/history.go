@@ -63,8 +63,8 @@ type readFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 
-	set    *config.Settings // of the environment, once askRedis has read them
-	source string           // where the history was read, set by askRedis
+	settings *config.Settings // of the environment, once askRedis has read them
+	source   string           // where the history was read, set by askRedis
 }
 
 // printFlags are the flags of commands that print an answer.
@@ -244,8 +244,8 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 		s.source = "the weir at " + s.Address
 		return false, nil
 	}
-	set, err := config.Read(config.Process())
-	if err == nil && !set.HistoryInRedis() {
+	settings, err := config.Read(config.Process())
+	if err == nil && !settings.HistoryInRedis() {
 		s.Address = config.AdminAddress()
 		s.source = "the weir at " + s.Address
 		if config.Process()["DATA_DIR"] != "" { // perhaps another weir's
@@ -255,12 +255,12 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	if err != nil || s.Address != "" {
 		return false, err
 	}
-	s.set, s.source = &set, storeName(&set)
-	store, err := OpenRedis(&set, slog.New(slog.DiscardHandler), true)
+	s.settings, s.source = &settings, storeName(&settings)
+	store, err := OpenRedis(&settings, slog.New(slog.DiscardHandler), true)
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(ask(historyapi.New(store, set.History.FlushInterval, time.Now)), store.Close())
+	return true, errors.Join(ask(historyapi.New(store, settings.History.FlushInterval, time.Now)), store.Close())
 }
 
 // exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was found.
@@ -289,12 +289,12 @@ func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) erro
 		return terminal.Empty("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
 	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
 		text = "no history of that; weir history top --from -1y lists what there is"
-	case s.set == nil:
-	case !s.set.KeepHistory:
-		return terminal.Empty(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy()))
+	case s.settings == nil:
+	case !s.settings.KeepHistory:
+		return terminal.Empty(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.settings), s.settings.HistoryRemedy()))
 	default:
-		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
-		if s.set.HistoryVariable() == "" {
+		lag, text = int64(s.settings.History.FlushInterval.Seconds()), storeName(s.settings)+" holds no history: weirs keep one there unless HISTORY=false is set"
+		if s.settings.HistoryVariable() == "" {
 			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
 		}
 	}

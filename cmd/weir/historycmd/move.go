@@ -40,14 +40,14 @@ Afterwards name the same nodes in REDIS_HISTORY_URL. Exit code: 0, or 2 if it fa
 }
 
 func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}
-	if !set.HistoryInRedis() {
+	if !settings.HistoryInRedis() {
 		return errors.New("the environment names no Redis: set REDIS_HISTORY_URL to the nodes that the history is on, and REDIS_TYPE=ring")
 	}
-	opened, err := set.RedisHistory(set.Logger(out.Err))
+	opened, err := settings.RedisHistory(settings.Logger(out.Err))
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 	opened.Moves, opened.ReadOnly = true, c.DryRun
 	store, err := redishistory.Open(opened)
 	if err != nil {
-		return fmt.Errorf("%s: %w", cmp.Or(set.HistoryVariable(), "REDIS_URL"), err)
+		return fmt.Errorf("%s: %w", cmp.Or(settings.HistoryVariable(), "REDIS_URL"), err)
 	}
 	progress, stop := c.Start(out.Err, "partitions")
 	store.OnPlan = func(partitions int) { progress.Total.Store(int64(partitions)) }

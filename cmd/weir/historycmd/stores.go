@@ -17,8 +17,8 @@ import (
 )
 
 // OpenRedis opens a history in Redis, for reading only or for writing too.
-func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
-	c, err := set.RedisHistory(log)
+func OpenRedis(settings *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
+	c, err := settings.RedisHistory(log)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 
 // OpenFileOrMemory opens the history in the file in DATA_DIR; or in memory, without a DATA_DIR or if it is not
 // writable. A file in use or damaged is an error: its process may end, or somebody may move it.
-func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, error) {
-	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
+func OpenFileOrMemory(settings *config.Settings, log *slog.Logger) (history.Store, error) {
+	c := filehistory.Config{Dir: settings.DataDir, Keep: settings.History.Keep()}
 	if c.Dir == "" {
 		return filehistory.InMemory(c)
 	}
@@ -43,35 +43,35 @@ func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, er
 
 // load opens the history of the environment, in Redis or in DATA_DIR, calls count to add old hits, and closes it.
 // Series may have any number of points meanwhile: old minutes are many until they are downsampled.
-func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
-	loading := *set
+func load(settings *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
+	loading := *settings
 	loading.History.MaxPoints = math.MaxInt32
 	var store history.Store
 	var err error
 	concurrency := 32
 	switch {
-	case set.HistoryInRedis():
+	case settings.HistoryInRedis():
 		store, err = OpenRedis(&loading, slog.New(slog.DiscardHandler), false)
 		concurrency = 2 // requests may wait for this Redis
-	case set.DataDir == "":
+	case settings.DataDir == "":
 		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	default:
-		store, err = filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
+		store, err = filehistory.Open(filehistory.Config{Dir: settings.DataDir, Keep: loading.History.Keep()})
 		if errors.Is(err, filehistory.ErrInUse) {
-			err = fmt.Errorf("history file %s is in use by another weir: stop it first", filepath.Join(set.DataDir, filehistory.Name))
+			err = fmt.Errorf("history file %s is in use by another weir: stop it first", filepath.Join(settings.DataDir, filehistory.Name))
 		}
 	}
 	if err != nil {
 		return transfer.Loaded{}, err
 	}
-	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention})
+	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: settings.History.Retention})
 	return loaded, errors.Join(err, store.Close())
 }
 
 // storeName names the store, for people.
-func storeName(set *config.Settings) string {
-	if set.HistoryInRedis() {
-		return "the Redis of " + cmp.Or(set.HistoryVariable(), "REDIS_URL")
+func storeName(settings *config.Settings) string {
+	if settings.HistoryInRedis() {
+		return "the Redis of " + cmp.Or(settings.HistoryVariable(), "REDIS_URL")
 	}
-	return "DATA_DIR=" + set.DataDir
+	return "DATA_DIR=" + settings.DataDir
 }

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Reopening is a [Store] that can be opened later, such as a file that another process still locks. Until then all its
+// RetryingStore is a [Store] that can be opened later, such as a file that another process still locks. Until then all its
 // methods fail with the reason. After the first Open they may be called by any number of goroutines.
-type Reopening struct {
+type RetryingStore struct {
 	open  func() (Store, error)
 	log   *slog.Logger
 	store atomic.Pointer[attempt]
 }
 
-var _ Store = (*Reopening)(nil)
+var _ Store = (*RetryingStore)(nil)
 
 // attempt is a store, or one that is closed and why.
 type attempt struct {
@@ -24,13 +24,13 @@ type attempt struct {
 	err error
 }
 
-// NewReopening makes a store of what open returns. It is not open.
-func NewReopening(open func() (Store, error), log *slog.Logger) *Reopening {
-	return &Reopening{open: open, log: log}
+// NewRetryingStore makes a store of what open returns. It is not open.
+func NewRetryingStore(open func() (Store, error), log *slog.Logger) *RetryingStore {
+	return &RetryingStore{open: open, log: log}
 }
 
 // Open opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
-func (r *Reopening) Open() {
+func (r *RetryingStore) Open() {
 	before := r.store.Load()
 	if before != nil && before.err == nil {
 		return
@@ -49,30 +49,30 @@ func (r *Reopening) Open() {
 }
 
 // Err returns why the store is not open, nil if it is.
-func (r *Reopening) Err() error { return r.store.Load().err }
+func (r *RetryingStore) Err() error { return r.store.Load().err }
 
 // Apply is the store's.
-func (r *Reopening) Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error) {
+func (r *RetryingStore) Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error) {
 	return r.store.Load().Apply(ctx, p, b)
 }
 
 // Downsample is the store's.
-func (r *Reopening) Downsample(ctx context.Context, now time.Time) (DownsampleResult, error) {
+func (r *RetryingStore) Downsample(ctx context.Context, now time.Time) (DownsampleResult, error) {
 	return r.store.Load().Downsample(ctx, now)
 }
 
 // Query is the store's.
-func (r *Reopening) Query(ctx context.Context, q Query, yield func(Series) error) error {
+func (r *RetryingStore) Query(ctx context.Context, q Query, yield func(Series) error) error {
 	return r.store.Load().Query(ctx, q, yield)
 }
 
 // WaitReplicated is the store's.
-func (r *Reopening) WaitReplicated(ctx context.Context) error {
+func (r *RetryingStore) WaitReplicated(ctx context.Context) error {
 	return r.store.Load().WaitReplicated(ctx)
 }
 
 // Close closes the store, if it is open.
-func (r *Reopening) Close() error { return r.store.Load().Close() }
+func (r *RetryingStore) Close() error { return r.store.Load().Close() }
 
 // closed is a store that could not be opened.
 type closed struct{ err error }
