@@ -1,6 +1,6 @@
--- A call. KEYS are the keys of checks. ARGV are the time in microseconds, empty for the server's; a string with a byte for each
--- check, the index of its spec; and the specs. The reply has a string for each check: its decision, or '!' and
--- the error.
+-- A call of the script. keys are the keys of checks. argv has the time in microseconds, empty for the server's clock; a
+-- string with a byte for each check, the index of its spec; and the specs. The reply has a string for each check: its
+-- decision, or '!' and the error.
 
 local function run(keys, argv)
 	local now = tonumber(argv[1])

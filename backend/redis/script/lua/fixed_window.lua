@@ -1,4 +1,5 @@
--- fixed_window: one epoch-aligned window. Its field has the window's number, its hits and, if any are leased, how many.
+-- fixed_window: one epoch-aligned window. Its field has the window's number, its hits, and the number of leased hits,
+-- if any.
 
 algorithms[2] = function(limit) -- descriptors.FixedWindow
 	local name, width = limit.name, limit.width

@@ -1,11 +1,13 @@
--- A spec is what a check asks for, as AppendArg packs it: operation, hits, a part about leases (or none), and limits. A count may ask for a lease:
--- the wanted hits, the largest share of the rest, less abandoned hits, and an identity for a state that has none. A refund may
--- settle a lease: its hits, the unused ones, the moment of its grant, and the identity of its state. A limit has: algorithm,
--- whether it charges denied hits, the requests that fit at once, window, width of the finest buckets, the name of its field,
--- and for each level, finest first, the buckets of a chunk. A token bucket has no levels, and instead of the width the requests
--- that leak in a window.
+-- A spec is a check as AppendArg packs it: operation, hits, a lease (or none), and limits. The fields are those of
+-- backend.Check:
 --
--- A limit has the functions of its algorithm. It loads what a key holds, changes and saves it, and then serves the next key:
+--   lease of a count      Want, Share, Abandoned, and a State for a key that has none
+--   lease of a refund     Granted, Unused, ChargedAt and State, to settle it
+--   limit                 algorithm; whether it charges denied hits; the hits that fit at once; window; width of the finest
+--                         buckets (of a token bucket: the hits that leak in a window); the name of its field; and for each
+--                         level, finest first, the buckets of a chunk
+--
+-- A limit has the functions of its algorithm. Its state is that of one key at a time: load replaces it.
 --
 --   load(now)             reads the hits that count now, and returns their number
 --   refund(hits)          removes the newest hits; so many must count
@@ -15,18 +17,18 @@
 --   count(now, hits, granted)
 --                         counts hits, as many as there is room for. The last ones, granted, belong to a lease: no refund
 --                         takes them before their bucket has ended. It returns the hits that then count; the field to write,
---                         if any, or ERASED; and until when the key had to last for the loaded hits, false if unchanged.
+--                         if any, or ERASED; and the expiry that the loaded hits needed, false if it is unchanged.
 --                         It puts changed chunks.
 --   falls_to(most)        returns the first moment at which at most that many hits still count; more must count now
---   expiry()              returns until when the key must last for the hits; 0 without hits
+--   expiry()              returns when the key may expire, given its hits; 0 without hits
 --   look_hits             how many hits must fit for a look to pass
 --   aligned               true if windows begin at fixed moments of the clock, even while nothing counts
 
 local MAX_CACHED = 300 -- most cached specs, and most cached sets of limits
 
-local algorithms = {} -- by their numbers in Go: functions that give a limit its functions
+local algorithms = {} -- by the number of the algorithm in Go: a function that adds the algorithm's functions to a limit
 
--- lazily returns an algorithm that is made at its first use.
+-- lazily returns an algorithm that make makes at its first use.
 local function lazily(make)
 	local made
 	return function(limit)

@@ -1,10 +1,10 @@
--- The decision of all limits of a check, as package window makes it in Go.
+-- The decision of a check under all its limits, as package window makes it in Go.
 
 local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- reset_in returns how long after an allowed check a limit has more left.
+-- reset_in returns the time after an allowed check until a limit has room for one more hit.
 local function reset_in(l, granted, now)
 	if l.held > 0 then
 		return l.falls_to(l.held + granted - 1) - now
@@ -12,10 +12,10 @@ local function reset_in(l, granted, now)
 	return l.aligned and l.falls_to() - now or 0
 end
 
--- allow answers by the limit with the least left; if several have nothing left, by the one that resets last. If the check's hits
--- filled a limit, a longer reply also has the moment when all limits have room for as many again. A refund that leases
--- prevented in part uses that reply for the hits that still count. Hits granted by a lease do not count here, as they are
--- the caller's.
+-- allow answers by the limit that has the fewest hits left; if several have none left, by the one that resets last. If
+-- the check's hits filled a limit, a longer reply also has the time until all limits have room for as many hits again.
+-- If leases kept a refund from removing all its hits, the longer reply has the hits that still count instead. Leased
+-- hits do not count here.
 local function allow(limits, count, spec, granted, now)
 	local charge = spec.charge
 	local strictest = 1
@@ -53,9 +53,9 @@ local function allow(limits, count, spec, granted, now)
 	return to_bytes('<Bdd', strictest - 1, l.before, reset)
 end
 
--- deny answers by the limit that denies for the longest. A limit that admitted the check also makes the caller wait, if it
--- charged the check and is full now. If the check would fit without the leased hits, it waits at most until the last lease
--- is settled. size is the hits of the check, nil for a look.
+-- deny answers by the limit that denies for the longest time. A limit that admitted the check also makes the caller
+-- wait, if it charged the check and is full now. If the check would fit without the leased hits, the caller waits at
+-- most until the last lease is settled. size is the number of hits of the check, nil for a look.
 local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
 	local fits, settled = true, 0
@@ -88,7 +88,7 @@ local function deny(limits, size, now)
 	return to_bytes('<Bddd', strictest - 1, limits[strictest].before, reset, longest)
 end
 
--- extend_expiry makes the key last for the hits that count in it.
+-- extend_expiry extends the key's TTL if its hits need it.
 local function extend_expiry(limits, now)
 	local ended, needed = 0, 0
 	for i = 1, #limits do
@@ -104,8 +104,9 @@ local function extend_expiry(limits, now)
 	end
 end
 
--- settle ends a lease of loaded limits. It returns how many hits it removed from each count at least, and the state's identity.
--- It removes none if the lease belongs to another state, or if the clock has stepped back, as then its bucket is another.
+-- settle ends a lease of loaded limits. It returns the least number of hits that it removed from a limit, and the
+-- state's identity. It removes none if the lease belongs to another state, or if the clock has stepped back, which
+-- moves its bucket.
 local function settle(limits, lease)
 	local identity = not stepped and call('HGET', key, IDENTITY)
 	identity = identity and sub(identity, 1, 7)
@@ -120,7 +121,7 @@ local function settle(limits, lease)
 	return returned, identity
 end
 
--- identify returns the identity of the key's state at a lease. A state without one gets the identity that the spec brings.
+-- identify returns the identity of the key's state at the grant of a lease. A state without one gets that of the spec.
 local function identify(lease, now)
 	local identity = not stepped and call('HGET', key, IDENTITY)
 	identity, stepped = identity and sub(identity, 1, 7) or lease.state, false

@@ -1,11 +1,12 @@
 -- sliding_log: every instant at which something was counted, and the total of the limit's hits up to it.
 --
--- The hits that count are the last total less the total before the first instant in the window. So it does not matter how soon
--- old instants are removed. Totals wrap around at 2^53; fewer hits count at a time.
+-- The number of hits that count is the last total minus the total before the first instant in the window, so old
+-- instants may be removed later. Totals wrap around at 2^53; fewer hits count at a time.
 --
--- Instants are in numbered chunks: a total, then pairs of an instant and the total up to it, 7 bytes each. The last chunk, the
--- tail, is in the header until it is full, so most checks read and write only the header. The chunks from first on are in use;
--- those from low to before first, and from last to before high, are garbage, and are removed bit by bit.
+-- Instants are in numbered chunks: a total, then pairs of an instant and the total up to it, 7 bytes each. The last
+-- chunk, the tail, is in the header until it is full, so most checks read and write only the header. The chunks from
+-- first on are in use; those from low to before first, and from last to before high, are garbage, and are removed bit
+-- by bit.
 
 algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local ROUND = 9007199254740992
@@ -13,7 +14,8 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local SWEEP = 8          -- chunks that one check removes
 	local HEADER = 6 * 7
 	local name, window = limit.name, limit.window
-	-- The hits that count are those up to total less those up to base. The oldest and the newest instant that count.
+	-- held = total - base is the number of hits that count; oldest and newest are the first and the last instant that
+	-- count.
 	local held, base, total, oldest, newest
 	-- The numbers of the chunks, and the last chunk itself.
 	local first, last, low, high, tail
@@ -27,8 +29,8 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		return number == last and tail or get(name_of(number)) or inconsistent()
 	end
 
-	-- seek returns the first counted instant after a moment, or the first up to which so many hits count: the number of its
-	-- chunk, its place and the chunk.
+	-- seek finds the first counted instant after a moment, or the first up to which so many hits count. It returns the
+	-- number of its chunk, its index there and the chunk.
 	local function seek(moment, hits)
 		local function before(chunk, at)
 			local time, total_then = from_bytes('<I7I7', chunk, 14 * at - 6)
@@ -61,8 +63,8 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		tail, base, held, first = to_bytes('<I7', total), total, 0, last
 	end
 
-	-- move drops instants that have left the window, and merges instants after now into now, as the clock stepped back.
-	local function move(now)
+	-- advance drops instants that have left the window. If the clock stepped back, it merges later instants into now.
+	local function advance(now)
 		changed = true
 		if newest > now and oldest >= now then
 			first, oldest = last, now
@@ -100,7 +102,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		end
 		held = (total - base) % ROUND
 		if held > 0 and (newest > now or oldest <= now - window) then
-			move(now)
+			advance(now)
 		end
 		return held
 	end

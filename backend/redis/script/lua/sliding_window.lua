@@ -1,23 +1,24 @@
 -- sliding_window: buckets on several levels, and their running sum.
 --
--- The buckets of a level are in chunks, one chunk for each bucket of the level above; fifteen buckets of the coarsest level
--- make a chunk. A header holds the hits in the chunks, their oldest and newest finest bucket, up to where old chunks have
--- been removed, and the live bucket. The live bucket moves into the chunks after its end, so most checks read and write only
--- the header.
+-- The buckets of a level are in chunks, one chunk for each bucket of the level above; fifteen buckets of the coarsest
+-- level make a chunk. A header holds the hits in the chunks, their oldest and newest finest bucket, the bucket before
+-- which old chunks have been removed, and the live bucket. The live bucket moves into the chunks after its end, so most
+-- checks read and write only the header.
 --
--- Leased hits are charged at the grant, and are used until their bucket ends. While hits are leased, the header also holds how
--- many of them are in the live bucket, and how many in the newest, until they are settled. No refund takes those of the live
--- bucket, as they may still be used.
+-- Leased hits are charged at the grant, and are used until their bucket ends. While hits are leased, the header also
+-- holds how many of them are in the live bucket, and how many in the newest, until they are settled. No refund takes
+-- those of the live bucket, as they may still be used.
 --
--- A coarse bucket is written once, when the newest bucket leaves it; until then its finer buckets have its hits. It does not
--- change when its first buckets leave the window, since counting from the oldest bucket on begins on the finest level. So
--- coarse buckets that contain the oldest or the newest bucket are not read, and a hit that comes or goes changes one chunk.
+-- A coarse bucket is written once, when the newest bucket leaves it; until then its finer buckets have its hits. It
+-- does not change when its first buckets leave the window, since counting from the oldest bucket on begins on the
+-- finest level. So coarse buckets that contain the oldest or the newest bucket are not read, and a hit that comes or
+-- goes changes one chunk.
 --
--- Garbage is never read, so it may be removed later: buckets before the oldest, the chunk of a bucket without hits, chunks of
--- the coarsest level outside oldest to newest. In a chunk everything after the newest bucket is zero. A chunk begins with
--- zeros when the newest bucket enters it.
+-- Garbage is never read, so it may be removed later: buckets before the oldest, the chunk of a bucket without hits,
+-- chunks of the coarsest level outside oldest to newest. In a chunk everything after the newest bucket is zero. A chunk
+-- begins with zeros when the newest bucket enters it.
 --
--- This file has what nearly every check needs; slow_path has the rest.
+-- This file has the functions that nearly every check needs; slow_path has the others.
 
 local function sliding_window(limit)
 	local name, window, width = limit.name, limit.window, limit.width
@@ -26,7 +27,7 @@ local function sliding_window(limit)
 	local finest = slow.levels[1]
 	local fan = finest.fan
 	local held, total, oldest, newest, swept, at, live
-	local leased, newest_leased -- hits of the live bucket, and of the newest
+	local leased, newest_leased -- leased hits in the live bucket, and in the newest
 	local now_at, changed
 
 	-- on_slow_path calls a function of slow_path.
@@ -56,8 +57,9 @@ local function sliding_window(limit)
 		on_slow_path('drop', from)
 	end
 
-	-- move drops buckets that have left the window, and moves hits after now into now's bucket.
-	local function move(from)
+	-- advance drops buckets that have left the window. If the clock stepped back, it moves hits of later buckets into
+	-- now's.
+	local function advance(from)
 		changed = true
 		stepped = stepped or leased + newest_leased > 0 and (live > 0 and at > now_at or total > 0 and newest > now_at)
 		if live > 0 and at < from then
@@ -89,7 +91,7 @@ local function sliding_window(limit)
 		local from = (begun - begun % width) / width
 		now_at, changed = (now - now % width) / width, false
 		if live > 0 and (at < from or at > now_at) or total > 0 and (oldest < from or newest >= now_at) then
-			move(from)
+			advance(from)
 		end
 		held = total + live
 		return held

@@ -1,10 +1,10 @@
--- The rare work of a sliding window: when changes are in more than one chunk, or the clock has stepped back. Its functions are
--- made at the first use of one of them.
+-- The functions that a sliding window rarely needs: for changes in more than one chunk, and after the clock has stepped
+-- back. They are made when one of them is first used.
 
 local NAMES = 100 -- most cached names of chunks of a level
 
--- levels_of returns for each level: the finest buckets in one of its buckets, those in one of its chunks, and its buckets in a
--- chunk.
+-- levels_of returns for each level: per and span, the number of finest buckets in a bucket and in a chunk of the level;
+-- and fan, the number of its buckets in a chunk.
 local function levels_of(name, fans)
 	local levels, per = {}, 1
 	for i = 1, #fans do
@@ -35,24 +35,25 @@ local slow_path = {}
 
 local function make_functions()
 	local SWEEP = 4     -- most chunks that a check removes
-	local RESTART = 64  -- the same when a window begins anew: all chunks of a window of two levels
-	local LOOK_AT = 3   -- chunks that it may read for each of these
-	local EVICTED = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
+	local RESTART = 64  -- most chunks that a check removes when a window begins anew: all those of a window of two levels
+	local LOOK_AT = 3   -- most chunks that a check reads for each removed one
+	local EVICTED = 1000 -- most coarsest chunks that a check removes when the clock steps back; of 15 days each they span 41 years
 	local SlowPath = {}
 
-	-- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
-	local function place(level, begin, finest)
+	-- index returns the index of the cell that counts a finest bucket, in the chunk of a level that begins with the bucket
+	-- begin.
+	local function index(level, begin, finest)
 		return floor((finest - begin) / level.per)
 	end
 
-	-- chunk_of returns the chunk of a level with a finest bucket, nil if nothing in it counts, and its first bucket. The chunks of
-	-- the oldest and the newest bucket exist; for others the bucket above tells whether they do.
+	-- chunk_of returns the chunk of a level that contains a finest bucket, nil if no hit in it counts, and its first
+	-- bucket. The chunks of the oldest and the newest bucket exist; others exist if the bucket above them has hits.
 	function SlowPath:chunk_of(level, finest)
 		local name, begin = chunk_at(self.levels[level], finest)
 		local above = self.levels[level + 1]
 		if above and begin > self.oldest and begin + self.levels[level].span <= self.newest then
 			local chunk, first = self:chunk_of(level + 1, finest)
-			if not chunk or cell(chunk, above.fan, place(above, first, finest)) == 0 then
+			if not chunk or cell(chunk, above.fan, index(above, first, finest)) == 0 then
 				return nil, begin
 			end
 		end
@@ -65,8 +66,8 @@ local function make_functions()
 		self.oldest = self:seek(1, from)
 	end
 
-	-- count adds up the finest buckets from one up to, but not including, another; both lie between the oldest and the newest. It
-	-- uses whole coarse buckets, and finer ones on both sides of them.
+	-- count adds up the finest buckets from one up to, but not including, another; both lie between the oldest and the
+	-- newest. It uses whole coarse buckets, and finer ones on both sides of them.
 	function SlowPath:count(from, to)
 		local levels, hits, level = self.levels, 0, 1
 		while from < to do
@@ -87,9 +88,9 @@ local function make_functions()
 		return hits
 	end
 
-	-- seek returns the beginning of the first bucket of a level with hits, from a finest bucket on. At the end of a chunk it climbs
-	-- a level, at a bucket with hits it descends. The newest coarse bucket has hits, though it is not written yet. With a bound
-	-- on chunks it stops there and returns how far it came.
+	-- seek returns the beginning of the first bucket of a level with hits, from a finest bucket on. At the end of a chunk
+	-- it climbs a level, at a bucket with hits it descends. The newest coarse bucket has hits, though it is not written
+	-- yet. most bounds the number of chunks that it reads; at the bound it returns how far it came.
 	function SlowPath:seek(level, from, most)
 		local levels, lowest = self.levels, level
 		while from <= self.newest do
@@ -101,7 +102,7 @@ local function make_functions()
 			local span, per = levels[level].span, levels[level].per
 			local at = chunk and first_nonzero(chunk, levels[level].fan, floor((from - begin) / per)) or nil
 			if level > 1 and self.newest < begin + span then
-				at = min(at or span, place(levels[level], begin, self.newest))
+				at = min(at or span, index(levels[level], begin, self.newest))
 			end
 			if at then
 				from = max(from, begin + at * per)
@@ -118,13 +119,13 @@ local function make_functions()
 		inconsistent()
 	end
 
-	-- skip_newest skips the newest hits of the chunks. It returns the last finest bucket that has a hit besides them, and how many of
-	-- its own are skipped. The chunks must have more hits than these.
+	-- skip_newest skips the newest hits of the chunks. It returns the finest bucket with the newest hit that is not
+	-- skipped, and how many hits of that bucket are skipped. The chunks must have more hits than these.
 	function SlowPath:skip_newest(hits)
 		local levels, level, finest = self.levels, 1, self.newest
 		while finest >= self.oldest do
 			local chunk, begin = self:chunk_of(level, finest)
-			local stop = place(levels[level], begin, finest) + 1
+			local stop = index(levels[level], begin, finest) + 1
 			local all = chunk and sum(chunk, levels[level].fan, 0, stop) or 0
 			if all <= hits then
 				hits, finest, level = hits - all, begin - 1, min(level + 1, #levels)
@@ -164,13 +165,13 @@ local function make_functions()
 		self:truncate(finest)
 	end
 
-	-- truncate makes a finest bucket the newest. It zeroes everything after it in its chunks, so that these can grow again, and
-	-- removes the garbage that it meets. The rest stays until the key ends.
+	-- truncate makes a finest bucket the newest. It zeroes everything after it in its chunks, so that these can grow
+	-- again, and removes the garbage that it meets. The rest stays until the key ends.
 	function SlowPath:truncate(finest)
 		for i, level in ipairs(self.levels) do
 			local name, begin = chunk_at(self.levels[i], finest)
 			local mine = get(name)
-			local at = place(level, begin, finest)
+			local at = index(level, begin, finest)
 			for behind = at + 1, i > 1 and level.fan - 1 or 0 do
 				if cell(mine, level.fan, behind) > 0 then
 					put(chunk_at(self.levels[i - 1], begin + behind * level.per), false)
@@ -186,7 +187,7 @@ local function make_functions()
 		self.newest = finest
 	end
 
-	-- evict removes the coarsest chunks after a finest bucket, lest they are taken for chunks with hits when the window moves on.
+	-- evict removes the coarsest chunks after a finest bucket, so that they do not count when the window gets there again.
 	function SlowPath:evict(finest)
 		local top = #self.levels
 		local span = self.levels[top].span
@@ -196,8 +197,8 @@ local function make_functions()
 		end
 	end
 
-	-- restart prepares for the first bucket of an empty window. It removes the chunks of the old window; if these are too many for
-	-- one check, the next checks remove the rest.
+	-- restart prepares for the first bucket of an empty window. It removes the chunks of the old window; if these are too
+	-- many for one check, the next checks remove the rest.
 	function SlowPath:restart(at)
 		if self.newest > 0 then
 			self.oldest = self.newest
@@ -221,8 +222,8 @@ local function make_functions()
 		self.oldest = at
 	end
 
-	-- enter moves the newest bucket on to a finest bucket: it begins the chunks that it enters, and writes the bucket above each
-	-- chunk that it leaves.
+	-- enter prepares the chunks for a finest bucket that becomes the newest: it begins the chunks that contain it, and
+	-- writes the coarser bucket above each chunk that is complete.
 	function SlowPath:enter(at)
 		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, does not count as newest if there are no hits
 		for i, level in ipairs(self.levels) do
@@ -236,14 +237,14 @@ local function make_functions()
 				local upper, first = chunk_at(self.levels[i + 1], self.newest)
 				local hits = min(MAX_COUNT, left and sum(left, level.fan, 0, level.fan) or 0)
 				local chunk = get(upper) or string.rep('\0', above.fan)
-				put(upper, set_cell(chunk, above.fan, place(above, first, self.newest), hits))
+				put(upper, set_cell(chunk, above.fan, index(above, first, self.newest), hits))
 			end
 			put(name, string.rep('\0', level.fan))
 		end
 	end
 
-	-- sweep removes chunks that lie wholly before the oldest bucket, at most most or, without it, a few. It returns whether none
-	-- are left. The buckets of the second level tell which chunks exist.
+	-- sweep removes chunks that lie wholly before the oldest bucket, at most most, by default SWEEP. It returns whether
+	-- none are left. The buckets of the second level tell which chunks exist.
 	function SlowPath:sweep(most)
 		local levels = self.levels
 		local span = levels[1].span

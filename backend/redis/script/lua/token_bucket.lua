@@ -1,11 +1,11 @@
--- token_bucket: a count that leaks evenly, rate hits in a window. Its field has the rate; the time of the last change; how long
--- hits had then been leaking; and the hits counted since that leaking began. The arithmetic is that of window.Tokens in Go,
--- with the same doubles.
+-- token_bucket: a count that leaks evenly, rate hits in a window. Its field has the rate; the time of the last change;
+-- how long hits had been leaking by then; and the hits counted since that leaking began. window.Tokens in Go does the
+-- same arithmetic, with the same doubles.
 
 algorithms[4] = function(limit) -- descriptors.TokenBucket
 	local name, rate, window = limit.name, limit.rate, limit.window
-	-- The hits that count; the hits counted since the start, leaked ones included; until when the key had to last for the
-	-- loaded hits.
+	-- held is the hits that count; counted the hits since start, leaked ones included; loaded_expiry the expiry that the
+	-- loaded hits needed.
 	local held, counted, start, loaded_expiry
 	local changed, old_expiry
 
@@ -16,7 +16,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return hits < by and hits or by
 	end
 
-	-- leak_age returns the first age at which so many hits have leaked: at least 1, at most the rate.
+	-- leak_age returns the first age at which so many hits have leaked. hits is at least 1 and at most the rate.
 	local function leak_age(hits, by)
 		if hits >= by then
 			return window
@@ -31,7 +31,8 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return age
 	end
 
-	-- convert_age converts an age to another rate: the same share of the next hit has then leaked.
+	-- convert_age converts an age from an old rate, was, to the present one, so that the same share of the next hit has
+	-- leaked.
 	local function convert_age(age, was)
 		local hits = leaked(age, was)
 		if hits > 0 then
@@ -40,13 +41,14 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return min(floor(age * was / rate), leak_age(1, rate) - 1)
 	end
 
-	-- drain_end returns until when a key is kept for hits that leak at a rate. Two microseconds make up for rounding.
+	-- drain_end returns the expiry of a key whose hits leak at a rate. Two microseconds make up for rounding.
 	local function drain_end(from, hits, by)
 		local moment = from + hits * window / by + 2
 		return round_up_expiry(moment < MAX_COUNT and moment or MAX_COUNT, window)
 	end
 
-	-- If the clock stepped back, the whole state moves back. If the rate has changed, hits leak at the new one from now on.
+	-- If the clock stepped back, the whole state moves back. If the rate has changed, hits leak at the new one from now
+	-- on.
 	function limit.load(now)
 		local value = call('HGET', key, name)
 		held, counted, start, loaded_expiry, changed, old_expiry = 0, 0, now, 0, false, false
@@ -83,7 +85,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		held, counted, changed = held - hits, counted - hits, true
 	end
 
-	-- A later moment than the last one that a reply can hold is that one.
+	-- falls_to returns at most the last moment that a reply can hold.
 	function limit.falls_to(most)
 		local hits, moment = counted - most, start
 		if hits > rate then
