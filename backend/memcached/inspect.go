@@ -129,8 +129,8 @@ func (s *Store) Servers() map[string]backend.ServerState {
 	return known
 }
 
-// Notify is that of [backend.Health].
+// Notify implements [backend.Health].
 func (s *Store) Notify(c chan<- struct{}) { s.engine.Notify(c) }
 
 // Replicas returns 0: memcached cannot list keys, so processes cannot find each other.
-func (s *Store) Replicas() (alive int, all bool) { return 0, false }
+func (s *Store) Replicas() (alive int, complete bool) { return 0, false }
