@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// RetryingStore is a [Store] that can be opened later, such as a file that another process still locks. Until then all its
-// methods fail with the reason. After the first Open they may be called by any number of goroutines.
+// RetryingStore is a [Store] whose opening may fail and be tried again, as with a file that another process still
+// locks. While it is not open, its methods return the error of the last Open. After the first Open they may be called
+// by any number of goroutines.
 type RetryingStore struct {
 	open  func() (Store, error)
 	log   *slog.Logger
@@ -18,18 +19,18 @@ type RetryingStore struct {
 
 var _ Store = (*RetryingStore)(nil)
 
-// attempt is a store, or one that is closed and why.
+// attempt is the result of an Open: a store, or a closed store and the error.
 type attempt struct {
 	Store
 	err error
 }
 
-// NewRetryingStore makes a store of what open returns. It is not open.
+// NewRetryingStore makes a store that Open opens by calling open.
 func NewRetryingStore(open func() (Store, error), log *slog.Logger) *RetryingStore {
 	return &RetryingStore{open: open, log: log}
 }
 
-// Open opens the store, if it is not open. It comes before all other methods, and is for one goroutine at a time.
+// Open opens the store, if it is not open. Call it before all other methods, and not concurrently.
 func (r *RetryingStore) Open() {
 	before := r.store.Load()
 	if before != nil && before.err == nil {
@@ -40,7 +41,7 @@ func (r *RetryingStore) Open() {
 		err = fmt.Errorf("the history is not open: %w", err)
 		store = closed{err}
 		if before == nil || before.err.Error() != err.Error() {
-			r.log.Warn("the history cannot be opened; hits wait, and it is tried again every minute", "error", err)
+			r.log.Warn("the history cannot be opened", "error", err, "effect", "hits wait; opening is tried again every minute")
 		}
 	} else if before != nil {
 		r.log.Info("the history is open")
@@ -51,22 +52,22 @@ func (r *RetryingStore) Open() {
 // Err returns why the store is not open, nil if it is.
 func (r *RetryingStore) Err() error { return r.store.Load().err }
 
-// Apply is the store's.
+// Apply implements [Store].
 func (r *RetryingStore) Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error) {
 	return r.store.Load().Apply(ctx, p, b)
 }
 
-// Downsample is the store's.
+// Downsample implements [Store].
 func (r *RetryingStore) Downsample(ctx context.Context, now time.Time) (DownsampleResult, error) {
 	return r.store.Load().Downsample(ctx, now)
 }
 
-// Query is the store's.
+// Query implements [Store].
 func (r *RetryingStore) Query(ctx context.Context, q Query, yield func(Series) error) error {
 	return r.store.Load().Query(ctx, q, yield)
 }
 
-// WaitReplicated is the store's.
+// WaitReplicated implements [Store].
 func (r *RetryingStore) WaitReplicated(ctx context.Context) error {
 	return r.store.Load().WaitReplicated(ctx)
 }

@@ -106,8 +106,8 @@ func TestDrainStoresTheLastHits(t *testing.T) {
 	}
 }
 
-// A process that starts anew adds none beyond the bound to the series that its predecessors have made, until one of these
-// has had no hits for so long that all of it is in days.
+// A process that starts anew adds none beyond the bound to the series that its predecessors have made, until one of
+// these has had no hits for so long that all of it is in days.
 func TestRestartKeepsTheBoundOnSeries(t *testing.T) {
 	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
 		settings := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
@@ -213,7 +213,7 @@ func TestQueriesNameTheMissingVariable(t *testing.T) {
 
 func TestServeDownsamplesAndLogsOnlyProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
+		store, err := filehistory.InMemory(filehistory.Config{Retention: history.DefaultRetention()})
 		if err != nil {
 			t.Fatal(err)
 		}

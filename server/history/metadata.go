@@ -35,7 +35,7 @@ type Metadata struct {
 
 // metadata describes an answer; personal says that it has personal values. If there are no hits in the range, it says
 // where there are some.
-func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered, personal bool, warnings ...string) (Metadata, error) {
+func (h *History) metadata(ctx context.Context, q *question, g *history.GatherResult, personal bool, warnings ...string) (Metadata, error) {
 	a := Metadata{From: g.From, To: g.To, Step: g.Step, NoSeries: !g.Found && g.Unreadable.Count == 0, Unreadable: g.Unreadable.Count}
 	if q.Range.To > q.now-h.lag {
 		a.Lag = h.lag
@@ -91,8 +91,8 @@ func (h *History) unknownValue(ctx context.Context, q *question) ([]string, erro
 
 // storedRange returns the range from the first to the last stored bucket: in the requested range or, if it has none,
 // of all time. It is empty if nothing is stored, or there are too many series.
-func (h *History) storedRange(ctx context.Context, q *question, g *history.Gathered) (history.Range, error) {
-	if met, some := g.Met.Range(); some {
+func (h *History) storedRange(ctx context.Context, q *question, g *history.GatherResult) (history.Range, error) {
+	if met, some := g.Visited.Range(); some {
 		return met, nil
 	}
 	var all history.Extent

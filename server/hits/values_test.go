@@ -155,16 +155,16 @@ func TestMillionNewValuesKeepTheSeriesBound(t *testing.T) {
 	}
 }
 
-// Values come for a week, and go. For years two weirs hand them to one history, which moves them to coarser tiers
-// and drops them in the end: there are never more series than the places allow, a value that comes to stay gets one, and
+// Values come for a week, and go. For years two weirs hand them to one history, which moves them to coarser tiers and
+// drops them in the end: there are never more series than the places allow, a value that comes to stay gets one, and
 // all series together have each day's hits, to the integer.
 func TestLaterHeavyValueGetsASeries(t *testing.T) {
 	const places, stays, kept = 10, 1_000_000, 200 // days
 	random := rand.New(rand.NewPCG(7, 8))
 	now := noon
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.Ages[history.Days] = kept * 24 * time.Hour
-	store := historytest.NewLedgers(historytest.Options{Keep: keep, Now: func() time.Time { return now }, Step: func(string) {}})
+	store := historytest.NewLedgers(historytest.Options{Retention: keep, Now: func() time.Time { return now }, Step: func(string) {}})
 	s := newStream(t, 2)
 	for _, r := range s.weirs {
 		r.quota.places = places

@@ -31,9 +31,9 @@ func Since(until time.Time, days int) (time.Time, error) {
 }
 
 // Buckets calls yield with the buckets that a store would hold at until, of all hits between two whole minutes, the
-// oldest first, as keep says how fine they still are. It ends with the first error of yield. The same arguments make the
-// same hits.
-func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, history.Point) error) error {
+// oldest first, as keep says how fine they still are. It ends with the first error of yield. The same arguments make
+// the same hits.
+func Buckets(since, until time.Time, keep history.Retention, yield func(history.ID, history.Point) error) error {
 	now := until.Unix() / history.Minute * history.Minute
 	for at := since.Unix() / history.Minute * history.Minute; at < now; {
 		tier := tierAt(at, now, &keep)
@@ -60,7 +60,7 @@ func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, h
 }
 
 // tierAt returns how fine a store still holds a moment at now: what is due has been moved.
-func tierAt(at, now int64, keep *history.Keep) history.Tier {
+func tierAt(at, now int64, keep *history.Retention) history.Tier {
 	t := history.Minutes
 	for t < history.Days && keep.Due(history.ChunkOf(t, at), 0) <= now {
 		t++
@@ -105,8 +105,8 @@ var rules = [...]rule{
 	{domain: "shop", path: "path=%2Flogin", descriptor: "path=/login", within: 9, nearEvery: 30},
 }
 
-// The attack on paying, the quarter of an hour without a store and the first of the retries are counted back from the last
-// midnight, so that they are by day whenever the end is.
+// The attack on paying, the quarter of an hour without a store and the first of the retries are counted back from the
+// last midnight, so that they are by day whenever the end is.
 const (
 	retriesAgo           = 6*history.Day - 9*history.Hour
 	attackAgo, attackFor = 12*history.Day - 10*history.Hour, 2 * history.Hour
@@ -157,8 +157,8 @@ func bucketsIn(number int, from, to, now int64) (all [history.Outcomes]history.P
 	return all
 }
 
-// Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute, as
-// many requests as Buckets makes hits of it.
+// Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute,
+// as many requests as Buckets makes hits of it.
 func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor)) {
 	second, start := uint64(at.Unix()%history.Minute), at.Unix()/history.Minute*history.Minute
 	for i := range rules {

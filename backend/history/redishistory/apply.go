@@ -12,8 +12,8 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
-// maxSends is how often a batch is sent if its keys are those of another hour than the server's. The second time is right,
-// unless an hour has ended in between.
+// maxSends is how often a batch is sent if its keys are those of another hour than the server's. The second time is
+// right, unless an hour has ended in between.
 const maxSends = 3
 
 // Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.
@@ -48,8 +48,8 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		"hour: set it right", p)
 }
 
-// send sends a batch. Minutes go into the chunk of their hour, those of hours after latestHour into that one's: it is the
-// server's present hour. Each coarser bucket has a key more, of its chunk's peaks.
+// send sends a batch. Minutes go into the chunk of their hour, those of hours after latestHour into that one's: it is
+// the server's present hour. Each coarser bucket has a key more, of its chunk's peaks.
 func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latestHour int64) (
 	pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
@@ -59,20 +59,20 @@ func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch,
 	for n, i := range b.Increments {
 		name := seriesName(i.ID)
 		series := seriesKey(p, name)
-		c, place := history.ChunkOf(i.Tier, i.Minute*60), int64(0)
+		c, index := history.ChunkOf(i.Tier, i.Minute*60), int64(0)
 		if i.Tier == history.Minutes {
 			c.Number = min(c.Number, latestHour)
-			place = i.Minute - c.Number*60
+			index = i.Minute - c.Number*60
 		} else {
-			place = int64(c.Place(i.Minute * 60))
-			coarse = append(coarse, n+1, chunkName(c), s.c.Keep.Due(c, c.At(int(place))), strconv.FormatUint(i.Peak, 10))
+			index = int64(c.Index(i.Minute * 60))
+			coarse = append(coarse, n+1, chunkName(c), s.c.Retention.Due(c, c.At(int(index))), strconv.FormatUint(i.Peak, 10))
 			peaks = append(peaks, chunkKeys(series, c)[1])
 		}
 		keys = append(keys, series, chunkKey(series, c))
-		increments = append(increments, c.Number, place, strconv.FormatUint(i.Hits, 10))
+		increments = append(increments, c.Number, index, strconv.FormatUint(i.Hits, 10))
 		names = append(names, name)
 	}
-	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Keep.Ages[history.Minutes] / time.Second), s.c.Keep.MaxPoints,
+	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Retention.Ages[history.Minutes] / time.Second), s.c.Retention.MaxPoints,
 		asJSON(increments), asJSON(coarse)}
 	return s.run(ctx, p, s.scripts.apply, append(keys, peaks...), append(args, names...)...) // names may be no UTF-8, which JSON cannot hold
 }

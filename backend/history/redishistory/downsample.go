@@ -17,8 +17,8 @@ import (
 // maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
 const maxFailedInARow = 16
 
-// Downsample implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
-// and goes on to the others where one fails, and to other series where one is damaged.
+// Downsample implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely
+// meet, and goes on to the others where one fails, and to other series where one is damaged.
 func (s *Store) Downsample(ctx context.Context, now time.Time) (history.DownsampleResult, error) {
 	if s.c.ReadOnly {
 		return history.DownsampleResult{}, errReadOnly
@@ -26,7 +26,8 @@ func (s *Store) Downsample(ctx context.Context, now time.Time) (history.Downsamp
 	return s.runJob(ctx, now, false)
 }
 
-// Due counts the partitions that a job at a moment would look at, and the series that are due there. It changes nothing.
+// Due counts the partitions that a job at a moment would look at, and the series that are due there. It changes
+// nothing.
 func (s *Store) Due(ctx context.Context, now time.Time) (history.DownsampleResult, error) {
 	return s.runJob(ctx, now, true)
 }
@@ -112,7 +113,7 @@ func (j *job) visitAll(ctx context.Context, p history.Partition, now int64, ages
 // agesText is how long each tier is kept, in seconds: what the dates in the due set were made with.
 func (s *Store) agesText() string {
 	var all []string
-	for _, age := range s.c.Keep.Ages {
+	for _, age := range s.c.Retention.Ages {
 		all = append(all, strconv.FormatInt(int64(age/time.Second), 10))
 	}
 	return strings.Join(all, " ")
@@ -155,7 +156,7 @@ func (j *job) visit(ctx context.Context, r *record, now int64) error {
 		return r.damage
 	}
 	if j.dry {
-		if r.next(&j.c.Keep, now) != nil {
+		if r.next(&j.c.Retention, now) != nil {
 			j.did.Series++
 		}
 		return nil
@@ -163,7 +164,7 @@ func (j *job) visit(ctx context.Context, r *record, now int64) error {
 	before := j.did
 	err := j.downsampleSeries(ctx, r, now, &j.did, func() []history.Chunk {
 		j.pause(ctx)
-		return r.next(&j.c.Keep, now)
+		return r.next(&j.c.Retention, now)
 	})
 	if j.did != before {
 		j.did.Series++

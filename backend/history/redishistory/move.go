@@ -16,7 +16,7 @@ const maxTogether = 8
 
 // due returns when a chunk is due, or an earlier time: for days whose first is not known, that of the first of the
 // year.
-func (r *record) due(k *history.Keep, c history.Chunk) int64 {
+func (r *record) due(k *history.Retention, c history.Chunk) int64 {
 	if firstDay, known := r.firstDays[c]; known {
 		return k.Due(c, firstDay)
 	}
@@ -24,7 +24,7 @@ func (r *record) due(k *history.Keep, c history.Chunk) int64 {
 }
 
 // next returns the chunks that are moved or looked at next: of those due the finest and of these the oldest.
-func (r *record) next(k *history.Keep, now int64) (due []history.Chunk) {
+func (r *record) next(k *history.Retention, now int64) (due []history.Chunk) {
 	slices.SortFunc(r.chunks, func(a, b history.Chunk) int {
 		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Number, b.Number))
 	})
@@ -37,7 +37,7 @@ func (r *record) next(k *history.Keep, now int64) (due []history.Chunk) {
 }
 
 // score is when the first chunk is due, as the due set has it.
-func (r *record) score(k *history.Keep) string {
+func (r *record) score(k *history.Retention) string {
 	if len(r.chunks) == 0 {
 		return "+inf"
 	}
@@ -72,8 +72,8 @@ func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, 
 	return err
 }
 
-// downsampleSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
-// again. It reads the series again whenever that has changed meanwhile.
+// downsampleSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is
+// due again. It reads the series again whenever that has changed meanwhile.
 func (s *Store) downsampleSeries(ctx context.Context, r *record, now int64, did *history.DownsampleResult,
 	next func() []history.Chunk) error {
 	r.firstDays = make(map[history.Chunk]int64)
@@ -118,7 +118,7 @@ func (s *Store) downsampleChunks(ctx context.Context, r *record, chunks []histor
 	}
 	var moved history.DownsampleResult
 	for _, c := range chunks {
-		if err := ledger.Totals.Downsample(ledger, c, &s.c.Keep, now, &moved); err != nil {
+		if err := ledger.Totals.Downsample(ledger, c, &s.c.Retention, now, &moved); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	if !slices.ContainsFunc(changes, func(h hashChange) bool { return len(h.Remove)+len(h.Set) > 0 }) {
 		return nil
 	}
-	score := r.score(&s.c.Keep)
+	score := r.score(&s.c.Retention)
 	if r.gone = len(r.chunks) == 0 && after.FullyExpired(r.id); r.gone {
 		score = ""
 	}
@@ -169,8 +169,8 @@ func newHashChange(fields int) hashChange {
 	return hashChange{fields, []string{}, []string{}, []string{}}
 }
 
-// updateChunks brings the record's list of chunks to what a ledger holds of those touched, and returns how the series' own hash
-// changes.
+// updateChunks brings the record's list of chunks to what a ledger holds of those touched, and returns how the series'
+// own hash changes.
 func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) hashChange {
 	h := newHashChange(-1)
 	for _, c := range touched {
@@ -182,7 +182,7 @@ func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) ha
 			r.chunks, h.Set = append(r.chunks, c), append(h.Set, chunkName(c), "")
 		}
 		if c.Tier == history.Days && has {
-			r.firstDays[c] = c.At(cells[0].Place)
+			r.firstDays[c] = c.At(cells[0].Index)
 		}
 	}
 	if after.Expired != r.Expired {
@@ -201,14 +201,14 @@ func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashCh
 	for _, value := range values {
 		h := newHashChange(fields)
 		for _, cell := range before {
-			if _, stays := after.Find(cell.Place); !stays {
-				h.Remove = append(h.Remove, strconv.Itoa(cell.Place))
+			if _, stays := after.Find(cell.Index); !stays {
+				h.Remove = append(h.Remove, strconv.Itoa(cell.Index))
 				h.RemovedValues = append(h.RemovedValues, strconv.FormatUint(value(cell), 10))
 			}
 		}
 		for _, cell := range after {
-			if i, was := before.Find(cell.Place); !was || value(before[i]) != value(cell) {
-				h.Set = append(h.Set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
+			if i, was := before.Find(cell.Index); !was || value(before[i]) != value(cell) {
+				h.Set = append(h.Set, strconv.Itoa(cell.Index), strconv.FormatUint(value(cell), 10))
 			}
 		}
 		changes = append(changes, h)
@@ -218,7 +218,7 @@ func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashCh
 
 // reschedule stores when a series is due next that needs nothing now.
 func (s *Store) reschedule(ctx context.Context, r *record) error {
-	return s.change(ctx, r, s.scripts.due, nil, r.version, r.name, r.score(&s.c.Keep))
+	return s.change(ctx, r, s.scripts.due, nil, r.version, r.name, r.score(&s.c.Retention))
 }
 
 // downsampleEarly rolls a series early until it holds no more points finer than a day than it may.
@@ -232,7 +232,7 @@ func (s *Store) downsampleEarly(ctx context.Context, p history.Partition, id his
 		return r.damage
 	}
 	return s.downsampleSeries(ctx, r, now, new(history.DownsampleResult), func() []history.Chunk {
-		if c, found := s.c.Keep.Early(r.chunks, now); found && r.Points > uint64(s.c.Keep.MaxPoints) {
+		if c, found := s.c.Retention.Early(r.chunks, now); found && r.Points > uint64(s.c.Retention.MaxPoints) {
 			return []history.Chunk{c}
 		}
 		return nil

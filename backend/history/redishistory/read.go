@@ -74,8 +74,8 @@ func parseCount(value string) (uint64, error) {
 	return n, nil
 }
 
-// parseHash calls visit with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
-// returns the first.
+// parseHash calls visit with the fields and values of a hash as read.lua puts them together. It goes on after an error,
+// and returns the first.
 func parseHash(hash any, visit func(name, value string) error) (first error) {
 	if failed, ok := hash.([]any); ok {
 		return errors.New(item[string](failed, 0))
@@ -111,7 +111,8 @@ func (s *Store) readHashes(ctx context.Context, p history.Partition, keys []stri
 	return reply[2:], item[int64](reply, 1), nil
 }
 
-// readRecords reads the hashes of series. Those of which nothing is stored are left out, those that are damaged are not.
+// readRecords reads the hashes of series. Those of which nothing is stored are left out, those that are damaged are
+// not.
 func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []history.ID) (
 	found []record, now int64, err error) {
 	list, keys := make([]record, len(ids)), make([]string, len(ids))
@@ -205,24 +206,24 @@ func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells history.Cells) {
 	peaks := make(map[string]uint64)
 	if c.Tier > history.Minutes {
-		r.noteUnreadable(keys[1], parseHash(hashes[1], func(place, value string) (err error) {
-			peaks[place], err = parseCount(value)
+		r.noteUnreadable(keys[1], parseHash(hashes[1], func(index, value string) (err error) {
+			peaks[index], err = parseCount(value)
 			return err
 		}))
 	}
 	r.noteUnreadable(keys[0], parseHash(hashes[0], func(name, value string) error {
-		place, err := strconv.Atoi(name)
+		index, err := strconv.Atoi(name)
 		sum, failed := parseCount(value)
-		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {
+		if err != nil || failed != nil || index < 0 || index >= c.Len() || sum == 0 || sum > history.MaxTotal {
 			return errCount
 		}
-		cell := history.Cell{Place: place, Sum: sum, Peak: sum}
+		cell := history.Cell{Index: index, Sum: sum, Peak: sum}
 		if peak, known := peaks[name]; known {
 			cell.Peak = peak
 		}
 		cells = append(cells, cell)
 		return nil
 	}))
-	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Index, b.Index) })
 	return cells
 }

@@ -42,8 +42,8 @@ type Config struct {
 	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
 	// tests.
 	Now func() string
-	// Keep is history.DefaultKeep() by default.
-	Keep history.Keep
+	// Retention is history.DefaultRetention() by default.
+	Retention history.Retention
 	// Pace is which part of its time a job lets a server work for it, above 0 to 1; a quarter by default, as what answers
 	// requests may be the same server. Another is for tests.
 	Pace float64
@@ -81,8 +81,8 @@ var _ history.Store = (*Store)(nil)
 // Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
 // they can keep a history is found out with the first batch or job in each partition.
 func Open(c Config) (*Store, error) {
-	c.Keep = cmp.Or(c.Keep, history.DefaultKeep())
-	if err := c.Keep.Check(); err != nil {
+	c.Retention = cmp.Or(c.Retention, history.DefaultRetention())
+	if err := c.Retention.Check(); err != nil {
 		return nil, fmt.Errorf("history in redis: %w", err)
 	}
 	c.Pace = cmp.Or(c.Pace, 0.25)
@@ -147,8 +147,8 @@ func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// run runs a script in a partition. It puts the format's key before keys, and format and time before args. It follows a partition
-// that has moved to another node, and waits for one that is being moved.
+// run runs a script in a partition. It puts the format's key before keys, and format and time before args. It follows a
+// partition that has moved to another node, and waits for one that is being moved.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
 	for begin, again := time.Now(), true; again; {

@@ -53,8 +53,8 @@ type Loaded struct {
 // so a store that has counted some of them knows them: for [history.WriterTTL] after they came, each counts once,
 // however often and wherever counting was interrupted. One goroutine may use it.
 //
-// The store should be opened with a Keep that allows any number of points: an import has many old minutes at first, and
-// downsampling a series early with each of them would take long.
+// The store should be opened with a Retention that allows any number of points: an import has many old minutes at
+// first, and downsampling a series early with each of them would take long.
 type Loader struct {
 	ctx             context.Context
 	to              Target

@@ -12,7 +12,7 @@ import (
 
 // check returns an error that names the variable at fault. A flush interval of more than a minute would blur minutes.
 func (s *History) check() error {
-	keep := s.Keep()
+	keep := s.RetentionByTier()
 	err := keep.Check()
 	if err != nil {
 		err = fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
@@ -29,9 +29,9 @@ func (s *History) check() error {
 		err)
 }
 
-// Keep returns how long, and in how many points, the history keeps what it counted.
-func (s *History) Keep() history.Keep {
-	return history.Keep{
+// RetentionByTier returns how long the history keeps buckets of each tier, and how many points of a series.
+func (s *History) RetentionByTier() history.Retention {
+	return history.Retention{
 		Ages:      [history.Tiers]time.Duration{s.KeepMinutes, s.KeepFiveMinutes, s.KeepHours, s.Retention},
 		MaxPoints: s.MaxPoints,
 	}
@@ -70,7 +70,7 @@ func (s *Settings) HistoryRemedy() string {
 // error is that of RedisConfig.
 func (s *Settings) RedisHistory(log *slog.Logger) (redishistory.Config, error) {
 	servers, err := s.RedisConfig(&s.Redis, log)
-	c := redishistory.Config{Redis: servers, Keep: s.History.Keep()}
+	c := redishistory.Config{Redis: servers, Retention: s.History.RetentionByTier()}
 	if s.HistoryVariable() != "" {
 		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, s.HistoryURLFile
 	}

@@ -94,7 +94,7 @@ func (c *demoCommand) generate(ctx context.Context, settings *config.Settings, o
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		for since := first; until.Sub(since) >= time.Minute; {
 			progress.Total.Store(int64(until.Sub(first).Hours() / 24))
-			err = demo.Buckets(since, until, settings.History.Keep(), func(id history.ID, b history.Point) error {
+			err = demo.Buckets(since, until, settings.History.RetentionByTier(), func(id history.ID, b history.Point) error {
 				progress.Done.Store((b.Start - first.Unix()) / history.Day)
 				return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
 			})

@@ -131,9 +131,9 @@ func (m Moment) In(zone *time.Location, now time.Time) string {
 	return string(m)
 }
 
-// After is In for the end of a range that begins with another moment, as [history.ClockAfter] reads it.
+// After is In for the end of a range that begins with another moment, as [history.ParseClockAfter] reads it.
 func (m Moment) After(from Moment, zone *time.Location, now time.Time) string {
-	if at, ok := history.ClockAfter(string(m), string(from), now, zone); ok {
+	if at, ok := history.ParseClockAfter(string(m), string(from), now, zone); ok {
 		return strconv.FormatInt(at, 10)
 	}
 	return m.In(zone, now)
@@ -263,7 +263,8 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	return true, errors.Join(ask(historyapi.New(store, settings.History.FlushInterval, time.Now)), store.Close())
 }
 
-// exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was found.
+// exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was
+// found.
 func exitFor(broken int, nothing bool) error {
 	switch {
 	case broken > 0:

@@ -29,7 +29,7 @@ func OpenRedis(settings *config.Settings, log *slog.Logger, readOnly bool) (*red
 // OpenFileOrMemory opens the history in the file in DATA_DIR; or in memory, without a DATA_DIR or if it is not
 // writable. A file in use or damaged is an error: its process may end, or somebody may move it.
 func OpenFileOrMemory(settings *config.Settings, log *slog.Logger) (history.Store, error) {
-	c := filehistory.Config{Dir: settings.DataDir, Keep: settings.History.Keep()}
+	c := filehistory.Config{Dir: settings.DataDir, Retention: settings.History.RetentionByTier()}
 	if c.Dir == "" {
 		return filehistory.InMemory(c)
 	}
@@ -56,7 +56,7 @@ func load(settings *config.Settings, count func(transfer.Target) (transfer.Loade
 	case settings.DataDir == "":
 		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	default:
-		store, err = filehistory.Open(filehistory.Config{Dir: settings.DataDir, Keep: loading.History.Keep()})
+		store, err = filehistory.Open(filehistory.Config{Dir: settings.DataDir, Retention: loading.History.RetentionByTier()})
 		if errors.Is(err, filehistory.ErrInUse) {
 			err = fmt.Errorf("history file %s is in use by another weir: stop it first", filepath.Join(settings.DataDir, filehistory.Name))
 		}
