@@ -126,7 +126,7 @@ func write(t testing.TB, store history.Store, f transfer.Format) string {
 }
 
 // read imports a text, by a process that dies again and again, as often as it takes.
-func read(t testing.TB, text string, store history.Store) (last transfer.Loaded, died int) {
+func read(t testing.TB, text string, store history.Store) (last transfer.LoadResult, died int) {
 	t.Helper()
 	for ; died < 1000; died++ {
 		target := transfer.Target{Store: &mortal{Store: store, left: 1 + 3*died}, Concurrency: 8, Now: clock}

@@ -87,7 +87,7 @@ func (c *demoCommand) generate(ctx context.Context, settings *config.Settings, o
 	again := c.Serve && missing == nil && !settings.HistoryInRedis() // a history in Redis may not be a demo's
 	progress, stop := c.Start(out.Err, "days")
 	defer stop()
-	loaded, err := load(settings, func(to transfer.Target) (loaded transfer.Loaded, err error) {
+	loaded, err := load(settings, func(to transfer.Target) (loaded transfer.LoadResult, err error) {
 		if first, err = resume(ctx, to.Store, first, until, again); err != nil {
 			return loaded, err
 		}

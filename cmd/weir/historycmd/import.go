@@ -44,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	defer file.Close()
 	progress, stop := c.Start(out.Err, "rows")
-	loaded, err := load(&settings, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(&settings, func(to transfer.Target) (transfer.LoadResult, error) {
 		to.DryRun, to.Add = c.DryRun, c.Add
 		to.Done, to.All = &progress.Done, &progress.Total
 		return transfer.Import(ctx, file, to)
@@ -74,7 +74,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 }
 
 // describeLoaded describes an import in several lines.
-func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
+func describeLoaded(loaded transfer.LoadResult, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		descriptors.Printable(where), took.Round(100*time.Millisecond))
 	if loaded.LookCounted > 0 {

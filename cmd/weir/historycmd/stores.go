@@ -43,7 +43,7 @@ func OpenFileOrMemory(settings *config.Settings, log *slog.Logger) (history.Stor
 
 // load opens the history of the environment, in Redis or in DATA_DIR, calls count to add old hits, and closes it.
 // Series may have any number of points meanwhile: old minutes are many until they are downsampled.
-func load(settings *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
+func load(settings *config.Settings, count func(transfer.Target) (transfer.LoadResult, error)) (transfer.LoadResult, error) {
 	loading := *settings
 	loading.History.MaxPoints = math.MaxInt32
 	var store history.Store
@@ -62,7 +62,7 @@ func load(settings *config.Settings, count func(transfer.Target) (transfer.Loade
 		}
 	}
 	if err != nil {
-		return transfer.Loaded{}, err
+		return transfer.LoadResult{}, err
 	}
 	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: settings.History.Retention})
 	return loaded, errors.Join(err, store.Close())
