@@ -88,7 +88,7 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 		s := &scripted{ctx: ctx, began: time.Now(), responses: make(chan *discovery.DiscoveryResponse, 2)}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := source.follow(ctx, s, c.Apply)
+			_, err := source.handleStream(ctx, s, c.Apply)
 			ended <- err
 		}()
 		synctest.Wait()
