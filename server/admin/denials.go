@@ -118,7 +118,7 @@ func filterOf(parameters historyapi.Parameters, now time.Time) (f denials.Filter
 			return f, 0, err
 		}
 		if from == "" {
-			asked.From = 0 // all that is kept
+			asked.From = 0 // all recorded denials
 		}
 		f.From, f.To = time.Unix(asked.From, 0), time.Unix(asked.To, 0)
 	}

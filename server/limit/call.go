@@ -101,7 +101,7 @@ const (
 	NoLimit    Outcome = iota // no limit applies, or Err says why there is no decision
 	Unlimited                 // a rule lets everything pass, uncounted
 	Within                    // the limits have room
-	Over                      // it refuses the request, unless it is a quota
+	Over                      // over a limit: it refuses the request, unless it is a quota
 	ShadowOver                // over a limit of a rule in shadow mode, which refuses nothing
 )
 
@@ -122,15 +122,15 @@ func (r *Request) AddDescriptor() *Descriptor {
 	return d
 }
 
-// maxKept is how many entries of a descriptor may keep their memory across Reset.
-const maxKept = 16
+// maxReusedEntries is how many entries a descriptor may have for its memory to be reused after Reset.
+const maxReusedEntries = 16
 
 // Reset empties the call. It drops all references to the request and the rules.
 func (c *Call) Reset() {
 	for i := range c.Descriptors {
 		entries := c.Descriptors[i].Entries
 		clear(entries)
-		if cap(entries) > maxKept {
+		if cap(entries) > maxReusedEntries {
 			entries = nil
 		}
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}

@@ -72,37 +72,37 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 		}
 		checks, of = append(checks, u.check(op, u.Allowed)), append(of, u)
 	}
-	decisions := l.askAll(ctx, checks)
+	decisions := l.decideBatches(ctx, checks)
 	for i := range checks {
 		l.recordUsage(of[i], &checks[i], &decisions[i])
 	}
 }
 
-// Remaining is what remains under some limits of a quota's rule.
+// Remaining has the remaining hits under some limits of a quota's rule.
 type Remaining struct {
 	Quota
 	Limits []descriptors.Limit
 	backend.Decision
 }
 
-// Remaining fills in what remains, without counting.
+// Remaining fills in the remaining hits, without counting.
 func (l *Limiter) Remaining(ctx context.Context, remaining []Remaining) {
 	checks := make([]backend.Check, len(remaining))
 	for i := range remaining {
 		checks[i] = remaining[i].check(backend.Look, 0)
 		checks[i].Limits = remaining[i].Limits
 	}
-	for i, d := range l.askAll(ctx, checks) {
+	for i, d := range l.decideBatches(ctx, checks) {
 		remaining[i].Decision = d
 	}
 }
 
-// askAll has the store decide any number of checks, in batches of MaxDescriptors.
-func (l *Limiter) askAll(ctx context.Context, checks []backend.Check) []backend.Decision {
+// decideBatches has the store decide any number of checks, in batches of MaxDescriptors.
+func (l *Limiter) decideBatches(ctx context.Context, checks []backend.Check) []backend.Decision {
 	decisions := make([]backend.Decision, len(checks))
 	for from := 0; from < len(checks); from += MaxDescriptors {
 		to := min(from+MaxDescriptors, len(checks))
-		l.ask(ctx, checks[from:to], decisions[from:to])
+		l.decideChecks(ctx, checks[from:to], decisions[from:to])
 	}
 	return decisions
 }

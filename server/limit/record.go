@@ -40,7 +40,7 @@ func (l *Limiter) setStatus(c *Call, i int) {
 	}
 }
 
-// record counts the hits of each check by outcome, and keeps the denials: those that refuse the request, and those that
+// record counts the hits of each check by outcome, and records denials: those that refuse the request, and those that
 // would without shadow mode.
 func (l *Limiter) record(c *Call) {
 	refused := c.Result != OK
@@ -66,8 +66,9 @@ type Refunds struct {
 	Done, Failed atomic.Uint64 // checks
 }
 
-// refund gives back what a refused request charged to descriptors that are not over. Charges made whatever the verdict
-// are given back only with Options.RefundOthers. It tries once, within the request's deadline, and counts failures.
+// refund gives back the hits that a refused request charged to descriptors that are not over. It gives back hits of
+// rules that charge always only with Options.RefundOthers. It tries once, within the request's deadline, and counts
+// failures.
 func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.refunds.Reset()
 	for i := range c.checks {
@@ -81,7 +82,7 @@ func (l *Limiter) refund(ctx context.Context, c *Call) {
 	if len(c.refunds.Checks) == 0 {
 		return
 	}
-	l.ask(ctx, c.refunds.Checks, c.refunds.Out)
+	l.decideChecks(ctx, c.refunds.Checks, c.refunds.Out)
 	c.refunds.Each(func(check int, d *backend.Decision) {
 		if d.Err != nil {
 			l.Refunds.Failed.Add(1)

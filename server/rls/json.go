@@ -16,9 +16,9 @@ import (
 )
 
 // MaxRequest is the largest request, in bytes, that its rules decide; up to MaxMessage it is answered as too large,
-// because an error would let it pass where Envoy's failure_mode_deny is off. From 60 KiB of headers, its default,
-// Envoy makes larger ones only if one header yields 280 entries. Parsing JSON takes some sixty times the request's
-// size, so its size is bounded by maxJSON, and its concurrency by readers.
+// because an error would let it pass where Envoy's failure_mode_deny is off. With its default of 60 KiB of headers,
+// Envoy makes larger requests only if one header yields 280 entries. Parsing JSON takes some sixty times the memory of
+// the request, so maxJSON bounds the size, and readers the concurrency.
 const (
 	MaxRequest = 1 << 20
 	MaxMessage = 16 << 20
