@@ -39,8 +39,8 @@ function coarser(a, b) {
 }
 
 /**
- * peakOf returns the largest minute of a bucket. Each outcome, and each value of a rule, has a separate one, and it is not stored
- * whether they were the same minute: then the result is an upper bound.
+ * peakOf returns the largest minute of a bucket. Outcomes and values have separate ones, maybe different minutes, so their sum is
+ * an upper bound.
  */
 function peakOf(b, several) {
   const parts = outcomes.map(o => b.peaks[o]).filter(peak => peak > 0);
@@ -126,8 +126,8 @@ export function limitLines(rule, value) {
 const week = 7 * 86400;
 
 /**
- * weeksBefore returns by how many whole weeks the range of the comparison is earlier, and its name. With whole weeks, both ranges
- * begin and end at borders of days, which may be the only stored buckets of the earlier one, and so have the same length.
+ * weeksBefore returns by how many whole weeks the range of the comparison is earlier, and its name. Both ranges then begin and
+ * end at borders of stored buckets, and so have the same length.
  */
 export function weeksBefore(length) {
   const weeks = Math.max(Math.ceil((length - 86400) / week), 1); // a range is widened to whole buckets

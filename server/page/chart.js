@@ -92,8 +92,8 @@ function hatch(pen) {
 }
 
 /**
- * scaleOf chooses the top of the scale: it includes all bands, the curve of the comparison, limits that are not far above them,
- * and most of the peaks if the bands still get three quarters of the height. Higher values are clipped and marked.
+ * scaleOf chooses the top of the scale: above all bands, the curve of the comparison, limits not far above them, and most peaks
+ * if the bands still get three quarters of the height. Higher values are clipped and marked.
  */
 function scaleOf(tops, before, buckets, look, plot, end) {
   const most = end || Math.max(0, ...tops), past = Math.max(0, ...before);
@@ -182,7 +182,7 @@ function beyondMark(middle, y) {
   return `M${round(middle - 3)} ${y.above}l3 -4l3 4`;
 }
 
-/** drawBefore draws the curve of the comparison, some weeks earlier. */
+/** drawBefore draws the curve of the comparison. */
 function drawBefore(pen, { buckets, shift }, tops, x, y, plot) {
   const at = time => round(Math.min(Math.max(x(time + shift), plot.left), plot.right));
   const line = buckets.map((b, i) => {

@@ -1,6 +1,6 @@
 // Makes elements of the page. Text from outside never becomes markup.
 
-/** make makes an element with attributes and children. A child that is no element becomes a text node. */
+/** make makes an element with attributes and children: elements or texts. */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, given] of Object.entries(attributes)) {
@@ -27,7 +27,7 @@ export function setAttr(element, name, given) {
   else element.removeAttribute(name);
 }
 
-/** setPressed sets aria-pressed of the buttons of a group: true for the one whose data has the value. */
+/** setPressed marks the button of a group whose data has a value as pressed. */
 export function setPressed(group, name, value) {
   for (const button of byId(group).querySelectorAll('button')) button.setAttribute('aria-pressed', String(button.dataset[name] === value));
 }
