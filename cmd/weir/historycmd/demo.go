@@ -67,7 +67,7 @@ func sendRequests(ctx context.Context) {
 	}
 }
 
-// configDir returns the directory of a demo's rules. They are written last: if they exist, the demo is complete.
+// configDir returns the directory of a demo's rules. They are written last, so if they exist the demo is complete.
 func configDir(settings *config.Settings) string {
 	return filepath.Join(settings.DataDir, "demo-config")
 }
@@ -120,8 +120,8 @@ func (c *demoCommand) generate(ctx context.Context, settings *config.Settings, o
 	return err
 }
 
-// resume returns where a demo begins: at first in an empty history, at the end of the last hit in one that is served
-// again. Any other history is an error.
+// resume returns where to begin to generate: at first in an empty history, at the end of the last hit in a demo that is
+// served again. It returns an error for any other history.
 func resume(ctx context.Context, store history.Store, first, until time.Time, again bool) (time.Time, error) {
 	err := store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
 		if !again {
@@ -135,7 +135,7 @@ func resume(ctx context.Context, store history.Store, first, until time.Time, ag
 	return first, err
 }
 
-// nextSteps says what to do with the demo.
+// nextSteps returns instructions for using the demo.
 func (c *demoCommand) nextSteps(settings *config.Settings) string {
 	if c.Serve {
 		return fmt.Sprintf("It goes on until Ctrl-C: open http://127.0.0.1:%d/\n", settings.DebugPort)

@@ -29,7 +29,7 @@ counted twice. A history that is not in Redis needs no CronJob: its weir serve d
 or was stopped.`
 }
 
-// Run does it once, and reports.
+// Run downsamples once, and prints a report.
 func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	settings, err := config.Read(config.Process())
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	return errors.Join(err, store.Close())
 }
 
-// downsample runs the job and prints a report, also if the job ended early.
+// downsample runs the job, and prints a report even if the job ended early.
 func (c *Downsample) downsample(ctx context.Context, store *redishistory.Store, out io.Writer) error {
 	begin := time.Now()
 	work := store.Downsample

@@ -1,4 +1,4 @@
-// Package historycmd is weir history, which shows hits over time, and weir downsample.
+// Package historycmd has the commands weir history, which shows hits over time, weir suggest and weir downsample.
 package historycmd
 
 import (
@@ -123,7 +123,7 @@ func namedZone(zone *time.Location) *time.Location {
 // Moment is a flag with a time, as weir history reads it.
 type Moment string
 
-// In returns the moment as a weir in another zone understands it: a local time in Unix seconds.
+// In returns the moment for a weir in another zone: it converts a local time to Unix seconds.
 func (m Moment) In(zone *time.Location, now time.Time) string {
 	if at, local := history.ParseLocal(string(m), now, zone); local && at >= 0 {
 		return strconv.FormatInt(at, 10)
@@ -131,7 +131,7 @@ func (m Moment) In(zone *time.Location, now time.Time) string {
 	return string(m)
 }
 
-// After is In for the end of a range that begins with another moment, as [history.ParseClockAfter] reads it.
+// After is In for the end of a range that begins with another moment; see [history.ParseClockAfter].
 func (m Moment) After(from Moment, zone *time.Location, now time.Time) string {
 	if at, ok := history.ParseClockAfter(string(m), string(from), now, zone); ok {
 		return strconv.FormatInt(at, 10)
@@ -151,7 +151,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 }
 
 // printAnswer prints the answer to a query: from the Redis that the environment names or, without one, from an admin
-// port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe formats it.
+// port, at a path below /api/v1/history. With --json it prints the port's JSON, else the result of describe.
 func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
 	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
@@ -263,7 +263,7 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	return true, errors.Join(ask(historyapi.New(store, settings.History.FlushInterval, time.Now)), store.Close())
 }
 
-// exitFor returns terminal.No if any series is broken (unreadable or inexact), else terminal.Nothing if nothing was
+// exitFor returns terminal.No if a series is broken (unreadable or inexact), else terminal.Nothing if nothing was
 // found.
 func exitFor(broken int, nothing bool) error {
 	switch {

@@ -73,7 +73,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	return nil
 }
 
-// describeLoaded describes an import in several lines.
+// describeLoaded describes the result of an import in several lines.
 func describeLoaded(loaded transfer.LoadResult, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		descriptors.Printable(where), took.Round(100*time.Millisecond))

@@ -72,7 +72,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	err = errors.Join(err, store.Close())
 	if err != nil && !slices.ContainsFunc(result.Partitions, func(one redishistory.MovedPartition) bool { return one.Moved }) {
-		return err // which says all
+		return err
 	} else if c.JSON {
 		return errors.Join(err, terminal.WriteJSON(out.Out, result))
 	}
@@ -86,7 +86,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 
 const lostMark = "  LOST"
 
-// describe lists what was moved, or would be: a line per pair of nodes.
+// describe lists the partitions that were or would be moved, with a line for each pair of nodes.
 func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) string {
 	if len(r.Partitions) == 0 {
 		return "Nothing to move.\n"

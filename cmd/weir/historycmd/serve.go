@@ -40,7 +40,7 @@ queries take nothing from those that answer Envoy. cmd/weir/OPERATION.md has its
 SIGTERM ends it with exit code 0.`
 }
 
-const drainTime = 10 * time.Second // for open queries
+const drainTimeout = 10 * time.Second // of open queries
 
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := wait.NewHangups()
@@ -84,19 +84,19 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	return err
 }
 
-// run serves, and follows the rules, until ctx ends.
+// run serves, and reloads changed rules, until ctx ends.
 func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait.Hangups) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { rules.follow(following) })
+	running.Go(func() { rules.followDir(following) })
 	running.Go(func() { hangups.Follow(following, rules.reload) })
-	err := port.Run(ctx, drainTime)
+	err := port.Run(ctx, drainTimeout)
 	end()
 	running.Wait()
 	return err
 }
 
-// fleetRules are the rules of a directory's descriptor files, none without a directory. They limit nothing: queries read them.
+// fleetRules are the rules of a directory's descriptor files, none without a directory. Only queries use them.
 type fleetRules struct {
 	dir    *file.Dir // may be nil
 	reload func()    // reads it again at once, at SIGHUP
@@ -105,10 +105,10 @@ type fleetRules struct {
 	loadedAt atomic.Int64 // Unix seconds
 }
 
-// openRules opens the directory, "" for none, without reading it. A missing one is an error, as most likely mistyped;
-// weir serve waits for it instead, because it must answer Envoy.
+// openRules makes the rules of a directory, "" for none, without reading it. A missing directory is an error, as it is
+// probably a typo; weir serve waits for it instead, because it must answer Envoy.
 func openRules(path string, settings *config.Settings, log *slog.Logger) (*fleetRules, error) {
-	r := &fleetRules{reload: func() { log.Info("SIGHUP ignored: there is no --config to reload") }}
+	r := &fleetRules{reload: func() { log.Info("SIGHUP ignored", "reason", "there is no --config to reload") }}
 	if path == "" {
 		return r, nil
 	}
@@ -127,8 +127,8 @@ func openRules(path string, settings *config.Settings, log *slog.Logger) (*fleet
 	return r, nil
 }
 
-// follow reads the directory at first and after each change, until ctx ends.
-func (r *fleetRules) follow(ctx context.Context) {
+// followDir reads the directory at once and after each change, until ctx ends.
+func (r *fleetRules) followDir(ctx context.Context) {
 	if r.dir == nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (r *fleetRules) follow(ctx context.Context) {
 // Config returns the configuration in force, nil before the first.
 func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load() }
 
-// Loaded returns when it was put in force, the Unix epoch before the first.
+// Loaded returns when the configuration in force was loaded, the Unix epoch before the first.
 func (r *fleetRules) Loaded() time.Time { return time.Unix(r.loadedAt.Load(), 0) }
 
 // Rules returns the rules of all domains.

@@ -16,7 +16,7 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
-// OpenRedis opens a history in Redis, for reading only or for writing too.
+// OpenRedis opens the history in Redis.
 func OpenRedis(settings *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
 	c, err := settings.RedisHistory(log)
 	if err != nil {
@@ -26,8 +26,8 @@ func OpenRedis(settings *config.Settings, log *slog.Logger, readOnly bool) (*red
 	return redishistory.Open(c)
 }
 
-// OpenFileOrMemory opens the history in the file in DATA_DIR; or in memory, without a DATA_DIR or if it is not
-// writable. A file in use or damaged is an error: its process may end, or somebody may move it.
+// OpenFileOrMemory opens the history in a file in DATA_DIR or, if DATA_DIR is not set or not writable, in memory. It
+// returns an error if the file is in use or damaged, as its process may end, or somebody may move the file away.
 func OpenFileOrMemory(settings *config.Settings, log *slog.Logger) (history.Store, error) {
 	c := filehistory.Config{Dir: settings.DataDir, Retention: settings.History.RetentionByTier()}
 	if c.Dir == "" {
@@ -37,12 +37,12 @@ func OpenFileOrMemory(settings *config.Settings, log *slog.Logger) (history.Stor
 	if err == nil || errors.Is(err, filehistory.ErrInUse) || errors.Is(err, filehistory.ErrDamaged) || errors.Is(err, filehistory.ErrFormat) {
 		return store, err
 	}
-	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
+	log.Warn("DATA_DIR cannot hold the history", "error", err, "effect", "it is in memory, and lost when this process ends")
 	return filehistory.InMemory(c)
 }
 
 // load opens the history of the environment, in Redis or in DATA_DIR, calls count to add old hits, and closes it.
-// Series may have any number of points meanwhile: old minutes are many until they are downsampled.
+// Meanwhile series may have any number of points, as there are many old minutes before they are downsampled.
 func load(settings *config.Settings, count func(transfer.Target) (transfer.LoadResult, error)) (transfer.LoadResult, error) {
 	loading := *settings
 	loading.History.MaxPoints = math.MaxInt32
@@ -68,7 +68,7 @@ func load(settings *config.Settings, count func(transfer.Target) (transfer.LoadR
 	return loaded, errors.Join(err, store.Close())
 }
 
-// storeName names the store, for people.
+// storeName returns the name of the store, for people.
 func storeName(settings *config.Settings) string {
 	if settings.HistoryInRedis() {
 		return "the Redis of " + cmp.Or(settings.HistoryVariable(), "REDIS_URL")
