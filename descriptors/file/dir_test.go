@@ -166,7 +166,7 @@ func TestBadFileBlocksNoOtherDomain(t *testing.T) {
 		w.pass(time.Minute)
 		w.expect(2, 7, "a keeps its rule, b has a new one")
 		w.expectLogged("configuration loaded only in part", 1)
-		w.expectLogged(`domains="keep their last good form: a"`, 1)
+		w.expectLogged(`domains="keep their last valid version: a"`, 1)
 		w.expectErrors("a.yaml:1: ")
 		w.expectLogged("configuration problem", 1)
 
@@ -201,7 +201,7 @@ func TestRefusedConfigurationIsTriedOnce(t *testing.T) {
 		write(t, config("a", 9)[:150], dir, "a.yaml")
 		write(t, config("b", 2), dir, "b.yaml")
 		w.pass(promised)
-		w.expect(2, 3, "a's last good form is the one that was in force")
+		w.expect(2, 3, "a's last valid version is the one that was in force")
 	})
 }
 

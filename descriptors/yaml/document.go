@@ -46,10 +46,10 @@ func (p *parser) document(data []byte) *yaml.Node {
 			second = content[0].Line // the root's line may be the one before
 		}
 	} else if err != nil {
-		second = line + 1 // the library counts from 0 behind the first document
+		second = line + 1 // the library counts from 0 after the first document
 	}
 	if second > 0 {
-		p.lostLimitf(&yaml.Node{Line: second}, "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+		p.lostLimitf(&yaml.Node{Line: second}, "text after the first YAML document is ignored: write one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]

@@ -14,12 +14,12 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// LastGood has the last good form of each domain: the one without errors that is in force. It is immutable. Make one
-// with [NewLastGood]; the zero value has zero [Options].
+// LastGood has the last valid version of each domain: the one without errors that is in force. It is immutable. Make
+// one with [NewLastGood]; the zero value has zero [Options].
 type LastGood struct {
 	options  Options
 	domains  map[string]*domainVersion // nil before the first configuration
-	broken   []string                  // sorted domains that files name, but that never had a good form
+	broken   []string                  // sorted domains that files name, but that never had a valid version
 	domainOf map[string]string         // by file, its last known domain
 }
 
@@ -38,17 +38,17 @@ type Update struct {
 	// Config is nil if there is nothing to apply: no domain has ever been good, or the domains in force do not change.
 	Config   *descriptors.Config
 	LastGood *LastGood // for the next update, if Config was applied
-	Kept     []string  // domains that have errors and keep their last good form, sorted
+	Restored []string  // domains with errors that were restored to their last valid version, sorted
 	Unknown  []string  // files with errors whose domain is unknown, sorted
 	Problems Problems
 	Err      error // set by a source that cannot read files at all
 }
 
 // Update parses the present files. An error in a file affects only the file's domain: if a file of a domain has errors,
-// the domain keeps its last good form, as a whole; if it never had one, it is broken. A file that does not parse, or
-// could not be read, belongs to its last known domain; a file with errors that names another domain than before belongs
-// to both. Domains without files are removed. Update parses all files again, in the order of their names: 10,000 rules
-// take about 0.3 s.
+// the domain keeps its last valid version, as a whole; if it never had one, it is broken. A file that does not parse,
+// or could not be read, belongs to its last known domain; a file with errors that names another domain than before
+// belongs to both. Domains without files are removed. Update parses all files again, in the order of their names:
+// 10,000 rules take about 0.3 s.
 //
 // unread has an error for each file that could not be read, or for a directory with all files below it. An error
 // without a name, or with ".", may be about any file.
@@ -78,8 +78,8 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 		}
 	}
 	slices.Sort(u.Unknown)
-	next.keepFormerDomains(g)
-	u.Kept = next.restoreBad(g)
+	next.keepOldDomains(g)
+	u.Restored = next.restoreBad(g)
 	if u.Problems.Err() != nil && (next.same(g) || len(next.domains) == 0 && g.domains == nil) {
 		return u
 	}
@@ -111,35 +111,36 @@ func (g *LastGood) assignUnread(name string, before *LastGood) (found bool) {
 	return found
 }
 
-// keepFormerDomains keeps the old domain of a file that now names a bad one, as the old domain was not deleted on
+// keepOldDomains keeps the old domain of a file that now names a bad one, as the old domain was not deleted on
 // purpose.
-func (g *LastGood) keepFormerDomains(before *LastGood) {
+func (g *LastGood) keepOldDomains(before *LastGood) {
 	for file, domain := range before.domainOf {
 		now := g.domains[g.domainOf[file]]
 		if now != nil && now.bad && before.domains[domain] != nil {
-			former := g.assign(file, domain)
-			former.bad = former.bad || former.files == nil
+			old := g.assign(file, domain)
+			old.bad = old.bad || old.files == nil
 		}
 	}
 }
 
-// restoreBad replaces each bad domain by its last good form, or makes it broken. It returns the replaced ones, sorted.
-func (g *LastGood) restoreBad(before *LastGood) (kept []string) {
+// restoreBad replaces each bad domain by its last valid version, or makes it broken. It returns the replaced ones,
+// sorted.
+func (g *LastGood) restoreBad(before *LastGood) (restored []string) {
 	for _, domain := range slices.Sorted(maps.Keys(g.domains)) {
 		last := before.domains[domain]
 		switch {
 		case !g.domains[domain].bad:
 		case last != nil:
-			g.domains[domain], kept = last, append(kept, domain)
+			g.domains[domain], restored = last, append(restored, domain)
 		default:
 			delete(g.domains, domain)
 			g.broken = append(g.broken, domain)
 		}
 	}
-	return kept
+	return restored
 }
 
-// build makes the update's Config from the last good forms, unless together they are too large.
+// build makes the update's Config from the last valid versions, unless together they are too large.
 func (g *LastGood) build(u *Update) {
 	all := slices.SortedFunc(maps.Values(g.domains), func(a, b *domainVersion) int {
 		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
@@ -147,15 +148,15 @@ func (g *LastGood) build(u *Update) {
 	})
 	var domains []*descriptors.Domain
 	expanded := 0
-	for _, form := range all {
-		domains = append(domains, form.domain)
-		for _, f := range form.files {
+	for _, version := range all {
+		domains = append(domains, version.domain)
+		for _, f := range version.files {
 			expanded += f.expanded
 		}
 	}
 	if expanded > maxExpanded {
-		u.Problems = append(u.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
-			"it takes over %d MiB, with its YAML aliases followed", descriptors.Abbreviate(u.Kept...), maxExpanded>>20)})
+		u.Problems = append(u.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last valid version of %s "+
+			"it takes over %d MiB, with its YAML aliases followed", descriptors.Abbreviate(u.Restored...), maxExpanded>>20)})
 		return
 	}
 	u.Config = descriptors.NewConfig(g.options.Keys, domains, g.broken)

@@ -11,7 +11,7 @@ import (
 
 // Loader applies updates and logs the results. It is not for concurrent use.
 type Loader struct {
-	LastGood *LastGood   // last good forms of the domains in force; must be set
+	LastGood *LastGood   // last valid versions of the domains in force; must be set
 	Loaded   bool        // a configuration is in force
 	OnError  func(error) // if not nil, called for each update with errors, after apply
 }
@@ -71,8 +71,8 @@ func (u *Update) consequences() string {
 			parts = append(parts, what+": "+descriptors.Abbreviate(names...))
 		}
 	}
-	add("keep their last good form", u.Kept)
-	add("never had a good form, so that requests cannot be decided", u.LastGood.broken)
-	add("unknown, and let pass unless another file has it, is that of", u.Unknown)
+	add("keep their last valid version", u.Restored)
+	add("never had a valid version, so that requests cannot be decided", u.LastGood.broken)
+	add("have an unknown domain, whose requests are admitted unless another file has it", u.Unknown)
 	return strings.Join(parts, "; ")
 }

@@ -73,7 +73,7 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 		case p.History == nil:
 			return nil, p.errNoHistory()
 		case !semaphore.Acquire(r.Context(), queueTimeout):
-			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
+			return nil, refuse(http.StatusServiceUnavailable, "Another query of the history is running.")
 		}
 		defer semaphore.Release()
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)

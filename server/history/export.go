@@ -31,8 +31,8 @@ type Exported struct {
 	Found    bool     `json:"found"`              // a series was found, with hits in the range or not
 }
 
-// Export writes the series that a question selects, one after the other. By default it begins with the first hit and
-// ends now; with OpenMetrics, 3 hours before now. It writes nothing if the question is wrong. After an error the
+// Export writes the series that a query selects, one after the other. By default it begins with the first hit and
+// ends now; with OpenMetrics, 3 hours before now. It writes nothing if the query is wrong. After an error the
 // output is incomplete, and has no end.
 func (h *History) Export(ctx context.Context, p Parameters, format transfer.Format, w io.Writer) (written Exported, err error) {
 	p = maps.Clone(p)

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Parameters are the URL parameters of a question. An empty one counts as missing. Errors are a [Refusal].
+// Parameters are the URL parameters of a query. An empty one counts as missing. Errors are a [Refusal].
 type Parameters url.Values
 
 // Get returns a parameter, "" for none.

@@ -97,7 +97,7 @@ type curves struct {
 }
 
 // add adds a series, or merges it with another, unless there are too many points.
-func (c *curves) add(s *history.Series, q *question) {
+func (c *curves) add(s *history.Series, q *query) {
 	id := s.ID
 	if q.mergeValues {
 		id.Value = ""
@@ -153,7 +153,7 @@ func stepName(step int64) string {
 }
 
 // stepWarning returns a sentence if the step of the answer is not the requested one.
-func (q *question) stepWarning(g *history.GatherResult) []string {
+func (q *query) stepWarning(g *history.GatherResult) []string {
 	if g.Step == q.Step {
 		return nil
 	}
