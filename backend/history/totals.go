@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Totals are the numbers of a series that a store stores beside its chunks. Their methods have all the arithmetic that
-// changes a series; the store provides the chunks. After an error the store must discard the changes of totals and
+// Totals are the numbers of a series that a store has in addition to its chunks. Their methods have all the arithmetic
+// of changes; the store provides the chunks. After an error the store must discard the changes of totals and
 // chunks, as by rolling a transaction back.
 type Totals struct {
 	Lifetime uint64 // all hits ever counted, up to MaxTotal

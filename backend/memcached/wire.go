@@ -132,7 +132,7 @@ func (c *conn) readCount() (after int64, exists bool, err error) {
 	return after, true, err
 }
 
-// parseCount reads an unsigned number of 64 bits. decr leaves spaces behind a number that it makes shorter.
+// parseCount parses an unsigned number of 64 bits. decr pads a number that becomes shorter with trailing spaces.
 func parseCount(text []byte) (int64, error) {
 	n, err := strconv.ParseUint(string(bytes.TrimRight(text, " ")), 10, 64)
 	if err != nil {

@@ -13,7 +13,7 @@ func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
 	}
 }
 
-// evictOne evicts one key, and reports whether it found any beside the newcomer. It reads a few random keys of each
+// evictOne evicts one key, and reports whether it found any except the newcomer. It reads a few random keys of each
 // shard, beginning with the newcomer's, until a shard has keys with room left, and evicts the one of these that expires
 // first. If no shard has one, it evicts the key that reopens first. With more keys per shard, keys with room left would
 // gather in parts of the map.

@@ -20,7 +20,7 @@ const (
 	presenceInterval = 5 * time.Second
 	// presenceTTL is how long after its last update a replica counts as alive: two updates may be lost.
 	presenceTTL = 15 * time.Second
-	// quickUpdates is how many updates at the start are a second apart.
+	// quickUpdates is the number of updates at the start that follow each other after a second.
 	quickUpdates = 4
 	// presenceTimeout is the timeout of an update.
 	presenceTimeout = time.Second

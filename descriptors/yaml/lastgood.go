@@ -143,7 +143,7 @@ func (g *LastGood) restoreBad(before *LastGood) (restored []string) {
 // build makes the update's Config from the last valid versions, unless together they are too large.
 func (g *LastGood) build(u *Update) {
 	all := slices.SortedFunc(maps.Values(g.domains), func(a, b *domainVersion) int {
-		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
+		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // another domain may now have a file of that name
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
 	var domains []*descriptors.Domain

@@ -122,8 +122,7 @@ func (p *parser) values(m mapping, above level) []int {
 	return append(slices.Clip(above.values), above.depth)
 }
 
-// patterns returns Rule.Patterns of a descriptor: those above it and, with share_threshold, the pattern of its own
-// entry.
+// patterns returns Rule.Patterns of a descriptor: the patterns above it and, with share_threshold, that of its entry.
 func (p *parser) patterns(m mapping, above level, key, value string) []string {
 	if !p.boolean(m, "share_threshold") {
 		return above.patterns

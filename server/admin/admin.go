@@ -23,7 +23,8 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// Parts are what the port serves. Endpoints of nil parts are not served, unless the field says otherwise.
+// Parts are the parts of weir that the port serves. Endpoints of nil parts are not served, unless the field says
+// otherwise.
 type Parts struct {
 	Ready   func() error  // why the process should get no traffic, nil if it should
 	Warning func() string // lines about problems of a process that is ready; may be nil

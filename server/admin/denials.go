@@ -34,7 +34,7 @@ type DenialsAnswer struct {
 
 // RecentAnswer takes the place of Denials if a descriptor or a time was requested.
 type RecentAnswer struct {
-	From      float64        `json:"from"` // Unix seconds; 0 for all that are kept
+	From      float64        `json:"from"` // Unix seconds; 0 for all stored ones
 	To        float64        `json:"to"`
 	KeptSince float64        `json:"kept_since"` // earlier denials may be missing
 	Recent    []DenialAnswer `json:"recent"`

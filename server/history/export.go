@@ -21,10 +21,10 @@ var (
 	errCarriageReturn = errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
 )
 
-// Exported says what an export has written.
+// Exported is the result of an export.
 type Exported struct {
-	Series   int      `json:"series"`             // that had rows
-	Rows     int      `json:"rows"`               // or samples
+	Series   int      `json:"series"`             // series with rows
+	Rows     int      `json:"rows"`               // rows or samples
 	LeftOut  int      `json:"left_out"`           // series that cannot be read, or that the format cannot express
 	Warnings []string `json:"warnings,omitempty"` // about the series left out
 	To       int64    `json:"to"`                 // Unix seconds: the exclusive end of the range

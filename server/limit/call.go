@@ -26,7 +26,7 @@ type Call struct {
 	replaced  []string            // names of limits that other descriptors replace
 }
 
-// match is what applies to a descriptor before limits are replaced by the request's other descriptors.
+// match is the match of a descriptor, before other descriptors of the request replace its limits.
 type match struct {
 	descriptors.Match
 	own []descriptors.Limit // the request's own limits, in place of the rule's; nil: none

@@ -31,7 +31,7 @@ type outbox struct {
 
 	due            bool // there is something to send
 	busy           bool // a goroutine sends
-	probe          bool // the store is to be asked for its position
+	probe          bool // the next send must first read the store's position
 	failures, gaps int  // in a row
 	retryAt        time.Time
 }

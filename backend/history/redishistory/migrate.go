@@ -159,8 +159,8 @@ func (m *mover) checkLost(before, targets []string, failed map[string]error) err
 	return nil
 }
 
-// refuseAliases returns an error if a new node is an old one under another name. Its operator might be told to empty
-// it, and would remove the history.
+// refuseAliases returns an error if a new node is an old one under another name: an operator who empties the new node
+// would delete the history.
 func (m *mover) refuseAliases(ctx context.Context, before []string) error {
 	names := make(map[string]string) // by server and database
 	for _, n := range m.live {       // old nodes come first

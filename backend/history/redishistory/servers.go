@@ -32,7 +32,7 @@ func (s *Store) pollServers(ctx context.Context) {
 	}
 }
 
-// checkServers sends INFO to all servers, logs what endangers the history there, and has append-only files rewritten
+// checkServers sends INFO to all servers, logs dangers to the history there, and starts a rewrite of append-only files
 // that may be damaged. It skips a server that does not answer or refuses INFO.
 func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)

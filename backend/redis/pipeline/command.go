@@ -30,7 +30,7 @@ type Command struct {
 
 func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
 
-// NoRetry reports true, so that go-redis sends the command once, whatever the options of its client are.
+// NoRetry reports true, so that go-redis sends the command only once, with any options of its client.
 func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}

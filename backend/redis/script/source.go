@@ -47,8 +47,8 @@ func Source() string { return body() + "return script()(KEYS, ARGV)\n" }
 // libraryPrefix begins the names of weir's libraries of all versions.
 const libraryPrefix = "weir_"
 
-// Function returns the name of the library and of its function, which does what the script does. The name has a hash of
-// the content, so libraries of other versions have other names.
+// Function returns the name of the library and of its function, which is equivalent to the script. The name has a hash
+// of the content, so libraries of other versions have other names.
 func Function() string {
 	return fmt.Sprintf("%s%x", libraryPrefix, sha1.Sum([]byte(library(""))))[:len(libraryPrefix)+16]
 }

@@ -98,7 +98,7 @@ type Config struct {
 	// Auth is password or user:password.
 	Auth string
 
-	// AuthFile is a file that holds what Auth would. It is read for every new connection; open connections stay.
+	// AuthFile is a file with the value of Auth. It is read for every new connection; open connections stay.
 	AuthFile string
 
 	// SentinelAuth is password or user:password for the sentinels.

@@ -74,7 +74,7 @@ type Variables struct {
 
 	Quotas Quotas `envconfig:"RLQS"`
 
-	// Counters in the keys of envoyproxy/ratelimit, beside KEY_FORMAT.
+	// Further variables of counters in the keys of envoyproxy/ratelimit; see KEY_FORMAT.
 	KeyPrefix      string `envconfig:"CACHE_KEY_PREFIX"`
 	ExpireJitter   int64  `envconfig:"EXPIRATION_JITTER_MAX_SECONDS" default:"300"` // seconds; 0 for none
 	LocalCacheSize int64  `envconfig:"LOCAL_CACHE_SIZE_IN_BYTES" default:"0"`
@@ -211,7 +211,7 @@ type History struct {
 	QueryTimeout     time.Duration `envconfig:"HISTORY_QUERY_TIMEOUT" default:"1m"`
 }
 
-// Statistics are the variables about envoyproxy/ratelimit's statistics, which weir has beside its own metrics.
+// Statistics are the variables of envoyproxy/ratelimit's statistics, which weir has in addition to its own metrics.
 type Statistics struct {
 	UseStatsd         bool   `envconfig:"USE_STATSD" default:"false"` // as ratelimit true
 	StatsdHost        string `envconfig:"STATSD_HOST" default:"localhost"`

@@ -202,8 +202,8 @@ type RuleFlags struct {
 	rangeFlags
 }
 
-// Read returns the stored series of the rule, one per kept value and outcome, without near, which is part of within.
-// Its error says that there are none, or that several domains have the path.
+// Read returns the stored series of the rule, one per stored value and outcome, without near, which is part of within.
+// It returns an error if there are none, or if several domains have the path.
 func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi.HistoryAnswer, error) {
 	if f.Path == "" {
 		return nil, errors.New("name a rule by --path, as weir history top lists them")

@@ -20,7 +20,7 @@ type selection struct {
 	namesOnly bool // no samples are wanted
 	hints     *storage.SelectHints
 	from, to  int64 // Unix seconds, both included
-	// How far apart samples are repeated while nothing changes, in milliseconds.
+	// Intervals at which samples are repeated while nothing changes, in milliseconds.
 	repeatCounter, repeatGauge int64
 
 	found   []*series
