@@ -35,7 +35,7 @@ const Never time.Duration = math.MaxInt64
 // limit, to its algorithm, window and precision.
 type Check struct {
 	Key    []byte              // not empty; see descriptors.Match.AppendKey
-	Limits []descriptors.Limit // at least one, no two with the same state, not Mixed; built by descriptors.NewLimit
+	Limits []descriptors.Limit // at least one, no two with the same state, none Mixed; built by descriptors.NewLimit
 	Op     Op
 	Hits   uint64             // ignored by Look
 	Charge descriptors.Charge // zero: each limit by its algorithm
@@ -48,7 +48,7 @@ type Check struct {
 
 	OnFailure descriptors.Policy // decides while the store is away
 	Enforced  bool               // a denial of the check refuses the whole request
-	Leases    bool               // guard may lease hits of the key
+	Leases    bool               // hits of the key may be leased
 	Rate      float32            // estimated hits a second of the key in this process, before these
 }
 
@@ -62,13 +62,13 @@ func (c *Check) ChargesAlways() bool {
 	return false
 }
 
-// Source is who decided about a check.
+// Source tells who decided a check, and on what grounds.
 type Source uint8
 
 const (
 	// FromStore is the zero value: the store counted.
 	FromStore Source = iota
-	// FromDenyCache means that this process knew the store's denial, which still holds.
+	// FromDenyCache means that this process has cached a denial of the store, which still holds.
 	FromDenyCache
 	// FromLease means that this process admitted hits that the store had granted it, or took such hits back.
 	FromLease
@@ -97,9 +97,9 @@ type Decision struct {
 	Remaining uint64 // hits that would still fit after it; 0 if denied
 
 	// ResetIn of an allowed check is the time until the oldest counted bucket leaves the window, or the next hit leaks.
-	// If nothing counts, it is the rest of a fixed window, and 0 for other algorithms. Of a denied check it is RetryIn;
-	// if that is Never, it is the time until all counted hits have left, or the window if there are none, of the limit
-	// that the check exceeds.
+	// If no hits count, it is the rest of a fixed window, and 0 for other algorithms. ResetIn of a denied check equals
+	// RetryIn. If that is Never, ResetIn is the time until no hits count under the limit that the check exceeds; if none
+	// count now, it is the window.
 	ResetIn time.Duration
 	// RetryIn is 0 for an allowed check, else the time until a check of this size fits under all limits if no other hits
 	// come, to the microsecond, or Never. A limit that admitted this check and is full now delays it too.
@@ -109,10 +109,10 @@ type Decision struct {
 	NextIn time.Duration
 
 	Source Source
-	Reason Reason             // why Source is degraded, or Err is there; else 0
-	Policy descriptors.Policy // that decided then; else 0
+	Reason Reason             // why Source is degraded or Err is set; else 0
+	Policy descriptors.Policy // the failure policy that decided; else 0
 
-	// Err is why the store gave no answer. Of the other fields only Reason and Policy are then set, by package guard.
+	// Err is why the store gave no answer. Only Reason and Policy are then set too, by package guard.
 	// The check was counted once or not at all. Other checks of the call may have answers.
 	Err error
 }

@@ -3,9 +3,9 @@ package backend
 // Health is the last known state of a store's servers. Its methods ask no server, do not block, and may be called by
 // any number of goroutines.
 type Health interface {
-	// Answers returns nil if some server could count at the last probe, else what was missing. Probes run at the start,
+	// ProbeErr returns nil if some server could count at the last probe, else why none could. Probes run at the start,
 	// and when a check got no answer.
-	Answers() error
+	ProbeErr() error
 	// Servers returns the state of each server by its name.
 	Servers() map[string]ServerState
 	// Notify makes the store send to c after each change of these states, and after each probe. Sends do not block, so
@@ -17,7 +17,7 @@ type Health interface {
 type ServerState uint8
 
 const (
-	// ServerAway means that the server does not answer, or too late for its callers, or has not answered yet.
+	// ServerAway means that the server has not answered yet, does not answer, or answers too late for its callers.
 	ServerAway ServerState = iota
 	// ServerUp means that it can count.
 	ServerUp
@@ -32,7 +32,7 @@ func (s ServerState) String() string { return [ServerStates]string{"away", "up",
 
 // Replicas is implemented by stores that know how many processes count in them.
 type Replicas interface {
-	// Replicas returns how many processes were alive at the last look, this one included; 0 before the first look. all
-	// reports whether every process has had the time to announce itself.
-	Replicas() (alive int, all bool)
+	// Replicas returns how many processes were alive at the last update, this one included; 0 before the first update.
+	// complete reports whether every process has had the time to announce itself.
+	Replicas() (alive int, complete bool)
 }

@@ -10,15 +10,15 @@ import (
 // Inspector shows operators the counters of one key, and resets them; to give hits back, they send a Refund to the
 // Counter. Its methods may be called by any number of goroutines.
 type Inspector interface {
-	// Inspect returns what counts now under each of the limits, in their order. Like a Look it changes no count. An
-	// unknown key has no hits. Its error means a store that is away or closed.
+	// Inspect returns the counts of a key under each of the limits, in their order. Like a Look it changes no count. A key
+	// that the store does not have has no hits. An error means that the store is away or closed.
 	Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]LimitCount, error)
-	// Reset removes all counts of a key, under all limits. Its error means a store that is away or closed, and that the
-	// key may or may not have been reset.
+	// Reset removes all counts of a key, under all limits. An error means that the store is away or closed; the key may or
+	// may not have been reset.
 	Reset(ctx context.Context, key []byte) error
 }
 
-// LimitCount is what counts for a key under one limit.
+// LimitCount is the count of a key under one limit.
 type LimitCount struct {
 	Limit   descriptors.Limit
 	Hits    uint64        // that count now

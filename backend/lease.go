@@ -15,27 +15,29 @@ import (
 // A Count may ask for a lease. A Refund with 0 hits settles one. The limit holds as long as, from each bucket on, at least
 // as many hits are charged as are used or leased. So an ordinary refund takes no leased hits of the live bucket.
 type Lease struct {
-	// Want is how many hits a Count asks for besides its own. If it is admitted, the store grants Want, or less if a limit
-	// allows only remaining/Share - Abandoned, where remaining is what the check left of it. Share is at least 1; Abandoned
-	// is the hits of this process's earlier leases that nobody will use and that may still count. The store grants nothing
-	// if that is less than MinLeaseHits or Want/4: the limit may then be full before the lease ends.
+	// Want is how many hits a Count asks for besides its own. If the check is admitted, the store grants the least of Want
+	// and, for each limit, remaining/Share - Abandoned, where remaining is what the check left of the limit. Share, a
+	// divisor, is at least 1; Abandoned is the hits of this process's earlier leases that nobody will use and that may
+	// still count. The store grants nothing if the result is below MinLeaseHits or Want/4: the limit may then be full
+	// before the lease ends.
 	Want, Share, Abandoned uint64
 
-	// Granted is the hits of the lease that a Refund settles; Unused of them are returned. The store takes these out of the
-	// buckets that were current at ChargedAt, by its clock, if they still are, or if no bucket between then and now has hits.
-	// Else, or if the key has another state, it returns nothing, and the hits leave with their window.
+	// Granted is the hits of the lease that a Refund settles; Unused of them are returned. The store takes these out of
+	// the buckets that were current at ChargedAt, by its clock, if they still are, or if no bucket between then and now
+	// has hits. Else, or if the key has another state, it returns nothing, and the hits leave with their window.
 	Granted, Unused uint64
 	ChargedAt       time.Time
 
-	// State identifies a key's state, until that is removed. A Count brings a random one, for a state that has none. A
-	// settlement brings the one of its lease. The answer is the state's; 0 if it has none, or if nothing was granted.
+	// State identifies a key's state until the state is removed. A Count sends a random number, which a state without one
+	// adopts. A settlement sends that of its lease. The store sets State to the state's number; 0 if it has none, or if
+	// nothing was granted.
 	State uint64
 
-	// The store's answer; zero where the check has none.
+	// The store's answer; zero if the check has no answer.
 
 	Hits     uint64    // granted
 	Returned uint64    // part of Unused that was returned under every limit
-	Now      time.Time // the store's, when it decided
+	Now      time.Time // when the store decided, by its clock
 }
 
 const (

@@ -13,6 +13,6 @@ type Shared interface {
 	Store
 	Health
 	Replicas
-	// Await waits until a server can count. Its error is ctx's, or what was missing when the store gave up.
+	// Await waits until a server can count. Its error is ctx's, or the last probe's if the store gave up.
 	Await(ctx context.Context) error
 }

@@ -1,15 +1,15 @@
 package backend
 
 // Subset is a part of a call's checks, for one store. Add the checks, decide Checks into Out, and call CopyTo with the
-// decisions of the whole call. The zero Subset is empty. A Subset is for one goroutine at a time; a reused one allocates
-// nothing.
+// decisions of the whole call. The zero Subset is empty. A Subset is for one goroutine at a time; a reused one
+// allocates nothing.
 type Subset struct {
 	Checks  []Check
 	Out     []Decision // Out[i] answers Checks[i]
 	indexes []int      // by check, its index in the whole call
 }
 
-// Add appends a copy of checks[i], with an empty decision, and returns it. It may be changed until the next Add.
+// Add appends a copy of checks[i], with an empty decision, and returns it. The caller may change it until the next Add.
 func (p *Subset) Add(checks []Check, i int) *Check {
 	p.Checks = append(p.Checks, checks[i])
 	p.Out = append(p.Out, Decision{})

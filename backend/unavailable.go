@@ -6,9 +6,9 @@ import "errors"
 type Reason uint8
 
 const (
-	// Late means that the answer did not come before the caller had to leave.
+	// Late means that no answer came before the caller's deadline.
 	Late Reason = iota + 1
-	// Down means that the server is known not to answer, or not in time for this caller, and was not asked.
+	// Down means that nothing was sent, because the server does not answer, or is too slow for this caller.
 	Down
 	// Refused means that the server answered with an error: it is full, cannot save, or denies a right.
 	Refused
@@ -21,18 +21,18 @@ const (
 // String returns the reason's name in metrics.
 func (r Reason) String() string { return [Reasons]string{"none", "late", "down", "refused", "busy"}[r] }
 
-// UnavailableError is the Err of a decision that a store did not make. If the reason is Down or Busy, the check was not counted;
-// else that is unknown.
+// UnavailableError is the Err of a decision that a store did not make. If the reason is Down or Busy, the check was not
+// counted; with other reasons it may have been.
 type UnavailableError struct {
 	Reason Reason
 	Err    error
 }
 
 // Error returns the text of Err.
-func (a *UnavailableError) Error() string { return a.Err.Error() }
+func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
-func (a *UnavailableError) Unwrap() error { return a.Err }
+func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // ReasonOf returns the reason in a decision's Err: Late if the error has none, 0 if it is nil.
 func ReasonOf(err error) Reason {

@@ -7,48 +7,48 @@ import (
 	"sync"
 )
 
-// automaton finds the first of many patterns that fit a text, in one pass over it (Aho and Corasick, 1975). Each pattern
-// waits for one of its words at a time and takes it as early as possible, as glob does. Words that nothing waits for are
-// passed over, so the pass costs about the bytes of the text and of the patterns, whatever the text is.
+// automaton finds the first of many patterns that match a text, in one pass over it (Aho and Corasick, 1975). Each
+// pattern waits for one of its words at a time and matches it as early as possible, as glob does. Words for which no
+// pattern waits are skipped, so the pass takes time proportional to the bytes of the text and of the patterns.
 type automaton struct {
 	all    []pattern
-	states []state    // breadth first, so that the children of a state follow each other; one more ends the last
-	labels []byte     // by state: its last byte
-	root   [256]int32 // by byte: the state of that byte alone
-	begin  pass       // before the first byte
+	states []state    // breadth first, so that the children of a state are adjacent; an extra one ends the last
+	labels []byte     // by state, its last byte
+	root   [256]int32 // by byte, the state of that byte alone
+	begin  pass       // the pass before the first byte
 	passes sync.Pool  // of *pass
 }
 
-// state stands for the bytes read last, which begin a word.
+// state stands for the last bytes, which are a prefix of a word.
 type state struct {
-	children int32 // the first of them
-	fail     int32 // the longest other state that is a suffix of it
-	word     int32 // the longest word that is a suffix of it, 0 for none
+	children int32 // the first child
+	fail     int32 // the longest other state that is a suffix of this one
+	word     int32 // the longest word that is a suffix of this state, 0 for none
 }
 
-// pass is how far the patterns have come in a text. The first of words and of parts is none.
+// pass is the state of the patterns in a pass over a text. Index 0 of words and parts means none.
 type pass struct {
 	words  []word
-	parts  []part // of the patterns in their order
-	pushes int32
-	best   int // index of the first pattern that fits
-	steps  int // of all passes with this memory, for tests
+	parts  []part // the parts of the patterns, in their order
+	pushes int32  // number of calls of push
+	best   int    // index of the first pattern that matches
+	steps  int    // steps of all passes with this memory, for tests
 }
 
 // word is a text between two stars.
 type word struct {
 	size    int32
-	waiting int32 // the first of the parts that wait for it
-	shorter int32 // the longest other word that is a suffix of it; in a pass the longest that was waited for at pushes
-	pushes  int32
+	waiting int32 // the first part that waits for the word
+	shorter int32 // the longest other word that is a suffix of this one; in a pass, the longest for which a part waited at pushes
+	pushes  int32 // value of pass.pushes when shorter was computed
 }
 
-// part is a word in a pattern.
+// part is an occurrence of a word in a pattern.
 type part struct {
-	word, index int32 // index is the pattern's
-	last        bool
+	word, index int32 // index is that of the pattern
+	last        bool  // the pattern has no further part
 	next        int32 // another part that waits for the word
-	from        int32 // where the part before ended in the text
+	from        int32 // end of the previous part in the text
 }
 
 func newAutomaton(all []pattern, indexes []int) *automaton {
@@ -74,7 +74,7 @@ func newAutomaton(all []pattern, indexes []int) *automaton {
 	return a
 }
 
-// addStates adds a state for each beginning of a text, and what words say of each other. Texts are sorted.
+// addStates adds a state for each prefix of a text, and sets size and shorter of the words. texts must be sorted.
 func (a *automaton) addStates(texts []string) {
 	type span struct{ begin, end, depth int } // the texts that begin with a state
 	a.states, a.labels = make([]state, 1), make([]byte, 1)
@@ -116,8 +116,8 @@ func (a *automaton) next(s int32, c byte) int32 {
 	return a.root[c]
 }
 
-// first returns the index of the first pattern that fits text, which follows the patterns' common head, or best if none
-// before that does.
+// first returns the index of the first pattern that matches text, which follows the patterns' common head, or best if
+// no pattern before best matches.
 func (a *automaton) first(text string, best int) int {
 	p := a.passes.Get().(*pass)
 	defer a.passes.Put(p)
@@ -137,8 +137,8 @@ func (a *automaton) first(text string, best int) int {
 	return p.best
 }
 
-// advance moves on the parts that wait for w, or for a suffix of it; text[:end] ends with w. It returns the longest of
-// these words that is waited for after that, 0 for none.
+// advance advances the patterns that wait for w or for a suffix of it; text[:end] ends with w. It returns the longest
+// of these words for which a part waits afterwards, 0 for none.
 func (a *automaton) advance(p *pass, w int32, text string, end int32) int32 {
 	if w == 0 {
 		return 0
@@ -160,7 +160,7 @@ func (a *automaton) advance(p *pass, w int32, text string, end int32) int32 {
 			p.best = int(part.index)
 		}
 	}
-	if word.pushes != p.pushes { // a word passed over may be waited for
+	if word.pushes != p.pushes { // a part may now wait for a word that was skipped
 		word.shorter, word.pushes = a.begin.words[w].shorter, p.pushes
 	}
 	word.shorter = a.advance(p, word.shorter, text, end)
@@ -170,7 +170,7 @@ func (a *automaton) advance(p *pass, w int32, text string, end int32) int32 {
 	return word.shorter
 }
 
-// push lets a part wait for its word.
+// push makes a part wait for its word.
 func (p *pass) push(id int32) {
 	word := &p.words[p.parts[id].word]
 	p.parts[id].next, word.waiting = word.waiting, id

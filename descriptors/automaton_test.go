@@ -153,7 +153,7 @@ func TestHostileValuesAreReadOnce(t *testing.T) {
 					return passes[len(passes)-1]
 				}
 			}
-			if next := root.step(&Entry{"key", test.value}); next != nil {
+			if next := root.child(&Entry{"key", test.value}); next != nil {
 				t.Fatalf("the value fits %v, want one that fits nothing", next)
 			}
 			if len(passes) != 1 {

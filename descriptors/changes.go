@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Changes describes how the configuration differs from the one before it, in a line for each rule, or for a whole domain:
-// shop user: 10/minute → 20/minute. Domains are in order, rules in that of files, and those that are gone last.
+// Changes describes how the configuration differs from an earlier one, in a line for each rule, or for a whole domain:
+// shop user: 10/minute → 20/minute. Domains are sorted; rules are in the order of files, with removed ones last.
 func (c *Config) Changes(before *Config) []string {
 	var all []string
 	names := slices.Sorted(slices.Values(append(before.DomainNames(), c.DomainNames()...)))
@@ -25,7 +25,7 @@ func (c *Config) Changes(before *Config) []string {
 	return all
 }
 
-// changes returns the lines of a domain that is not as it was.
+// changes returns the lines of a changed domain.
 func (d *Domain) changes(was *Domain) []string {
 	var all []string
 	add := func(r *Rule, change string) {
@@ -52,7 +52,7 @@ func (d *Domain) changes(was *Domain) []string {
 	return all
 }
 
-// change describes what differs from a former rule of the same path; "" if nothing does.
+// change describes how a rule differs from an earlier one of the same path; "" if it does not.
 func (r *Rule) change(was Rule) string {
 	if from, to := was.Describe(), r.Describe(); from != to {
 		return from + " → " + to

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Entry is one key and value of a descriptor. The value may be empty, the key may not.
+// Entry is one key and value of a descriptor. The value may be empty, but not the key.
 type Entry struct{ Key, Value string }
 
-// String returns the entry as people write it: user=ann.
+// String returns the entry for people: user=ann.
 func (e Entry) String() string { return e.Key + "=" + e.Value }
 
 // Descriptor is an ordered list of entries, as Envoy sends it.
 type Descriptor []Entry
 
-// String returns a descriptor as weir call reads it, for people: user=ann,path=/pay. A comma is written \, and a
-// backslash \\, so the text reads back as the same descriptor unless a key holds an =.
+// String returns a descriptor in the format of weir call: user=ann,path=/pay. It escapes a comma as \, and a backslash
+// as \\, so [ParseDescriptor] returns the same descriptor unless a key has an =.
 func (d Descriptor) String() string {
 	return string(d.AppendShort(nil, 1<<30))
 }
@@ -27,8 +27,8 @@ var (
 	escapedEntry   = regexp.MustCompile(`(?:\\[\\,]|[^,])*`)
 )
 
-// ParseDescriptor reads a descriptor as [Descriptor.String] writes it: entries key=value, separated by
-// commas. The first = of an entry separates, \, is a comma and \\ a backslash; any other backslash stands for itself.
+// ParseDescriptor parses the format of [Descriptor.String]: entries key=value, separated by commas. The first = of an
+// entry separates key and value, \, is a comma and \\ a backslash; any other backslash stands for itself.
 func ParseDescriptor(text string) (Descriptor, error) {
 	if text == "" {
 		return nil, errors.New("it is empty: write key=value,key=value")
@@ -47,10 +47,11 @@ func ParseDescriptor(text string) (Descriptor, error) {
 	return d, nil
 }
 
-// SplitRequest splits the text of a request, as user=ann + path=/x, into those of its descriptors, for [ParseDescriptor].
+// SplitRequest splits the text of a request, such as user=ann + path=/x, into those of its descriptors, for
+// [ParseDescriptor].
 func SplitRequest(text string) []string {
-	return strings.Split(between.ReplaceAllString(text, "\x00$1"), "\x00")
+	return strings.Split(separator.ReplaceAllString(text, "\x00$1"), "\x00")
 }
 
-// between is what separates descriptors: a plus that a key follows.
-var between = regexp.MustCompile(` \+ ([^,= ]+=)`)
+// separator matches the separator of descriptors: a plus before a key.
+var separator = regexp.MustCompile(` \+ ([^,= ]+=)`)

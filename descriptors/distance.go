@@ -2,17 +2,17 @@ package descriptors
 
 import "strings"
 
-// Nearest finds the descriptor, as [Descriptor.String] writes it, that is most like a text which is none or is unknown.
+// Nearest finds the descriptor, in the format of [Descriptor.String], that is most similar to a wanted text.
 type Nearest struct {
 	Wanted string
-	Found  string // of those that were added; "" for none
+	Found  string // most similar one of those that were added; "" for none
 
-	cost int // of Found
+	cost int // distance of Found
 }
 
-const maxCompared = 64 // bytes of a text: comparing takes time by the product of both lengths
+const maxCompared = 64 // most bytes of a text to compare, as comparing takes time by the product of both lengths
 
-// Add compares one more descriptor. Of those that are equally like the text, the first in alphabetical order is found.
+// Add compares another descriptor. Of equally similar ones, the first in alphabetical order is found.
 func (n *Nearest) Add(descriptor string) {
 	wanted, short := n.Wanted[:min(len(n.Wanted), maxCompared)], descriptor[:min(len(descriptor), maxCompared)]
 	cost := 2 + Distance(wanted, short)
@@ -31,7 +31,8 @@ func (n *Nearest) Add(descriptor string) {
 	}
 }
 
-// Distance returns how many letters must be added, left out, changed, or swapped with the next, to make b of a.
+// Distance returns the edit distance of a and b: how many letters must be added, removed, changed, or swapped with the
+// next one.
 func Distance(a, b string) int {
 	costs := make([][]int, len(a)+1) // distances of the prefixes of a and b, by their lengths
 	for i := range costs {

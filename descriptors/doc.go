@@ -1,7 +1,7 @@
-// Package descriptors is weir's vocabulary: what a limit is, which rule a request's descriptor matches, and under which
-// key its hits are counted.
+// Package descriptors has the types of the configuration: limits, rules, and the matching of a request's descriptors to
+// rules and keys of counters.
 //
-// A source of configuration ([Source]) builds a match tree for each domain ([Domain]) and makes them an immutable
-// [Config]. The request path asks it one question per descriptor ([Config.Match]) and writes one key
-// ([Match.AppendKey]); neither allocates. Package yaml below it reads descriptor files, package file watches them.
+// A [Source] builds a match tree for each [Domain] and makes them an immutable [Config]. The request path calls
+// [Config.Match] and [Match.AppendKey] for each descriptor; neither allocates. Package yaml parses descriptor files,
+// package file watches a directory of them, package xds gets them from a server.
 package descriptors

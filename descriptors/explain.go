@@ -8,17 +8,17 @@ import (
 	"text/tabwriter"
 )
 
-// Explanation is the account of how [Config.Match] treats a descriptor.
+// Explanation explains how [Config.Match] matches a descriptor.
 type Explanation struct {
 	Domain      string
 	DomainWhere string // file:line; "" for a domain that is unknown or broken
 	Descriptor  Descriptor
-	Match       Match  // what Config.Match answers
-	Reason      string // a sentence: why this rule, or why none
-	steps       string // for each entry, up to the one that no child fits: the children that it met
+	Match       Match  // result of Config.Match
+	Reason      string // sentence: why this rule, or why none
+	steps       string // for each entry, up to the first that no child matches, the candidates
 }
 
-// String returns the account as a terminal shows it, over several lines.
+// String returns the explanation for a terminal, in several lines.
 func (x Explanation) String() string {
 	domain := ""
 	if x.DomainWhere != "" {
@@ -27,7 +27,7 @@ func (x Explanation) String() string {
 	return domain + x.steps + x.Reason + "\n"
 }
 
-// Explain returns how a descriptor is matched, level by level, and why it ends on a rule or on none.
+// Explain explains how a descriptor is matched, level by level, and why it ends on a rule or on none.
 func (c *Config) Explain(domain string, d Descriptor) Explanation {
 	x := Explanation{Domain: domain, Descriptor: d, Match: c.Match(domain, d)}
 	configured := c.domains[domain]
@@ -36,26 +36,26 @@ func (c *Config) Explain(domain string, d Descriptor) Explanation {
 		return x
 	}
 	x.DomainWhere = configured.Where
-	n, place := &configured.Root, "" // place says where n is configured, for a sentence
+	n, position := &configured.Root, "" // position is where n is configured, for a sentence
 	for _, e := range d {
-		next := n.step(&e)
-		met := n.candidates(e, next)
-		x.steps += describeStep(e, met)
+		next := n.child(&e)
+		candidates := n.candidates(e, next)
+		x.steps += describeStep(e, candidates)
 		if next == nil {
 			where := "in domain " + Abbreviate(domain)
-			if place != "" {
-				where = "below " + place
+			if position != "" {
+				where = "below " + position
 			}
 			x.Reason = fmt.Sprintf("No rule applies: %s nothing fits %s.", where, Abbreviate(e.String()))
 			return x
 		}
-		n, place = next, fmt.Sprintf("%s (%s)", Abbreviate(met[0].name), Printable(met[0].where))
+		n, position = next, fmt.Sprintf("%s (%s)", Abbreviate(candidates[0].name), Printable(candidates[0].where))
 	}
-	x.Reason = n.endReason(place)
+	x.Reason = n.endReason(position)
 	return x
 }
 
-// unknownReason returns why requests of a domain that has no rules match none.
+// unknownReason returns why a domain has no rules.
 func (c *Config) unknownReason(domain string) string {
 	names, shown := c.DomainNames(), Abbreviate(domain)
 	switch {
@@ -67,36 +67,36 @@ func (c *Config) unknownReason(domain string) string {
 	return fmt.Sprintf("No file configures domain %s. The configured ones are %s.", shown, Abbreviate(names...))
 }
 
-// endReason returns why a descriptor that ends on n gets its rule, or none.
-func (n *Node) endReason(place string) string {
+// endReason returns why a descriptor that ends on n has a rule, or none.
+func (n *Node) endReason(position string) string {
 	switch {
-	case place == "":
+	case position == "":
 		return "No rule applies: the descriptor has no entries."
 	case n.Rule != nil:
 		return fmt.Sprintf("Rule %s (%s) applies.", Abbreviate(ReadablePath(n.Rule.Path)), Printable(n.Rule.Where))
 	case len(n.children) > 0:
-		return "No rule applies: the descriptor ends on " + place + ", which has no limit of its own, only below it."
+		return "No rule applies: the descriptor ends on " + position + ", which has no limit of its own, only below it."
 	}
-	return "No rule applies: " + place + " has no limit, so it lets through what it matches."
+	return "No rule applies: " + position + " has no limit, so it lets through what it matches."
 }
 
-// child is a configured descriptor as an entry of a request meets it.
-type child struct {
+// candidate is a configured descriptor that is compared with an entry of a request.
+type candidate struct {
 	name, where string // user=ann, or user alone; file:line
-	remark      int    // an index of remarks
+	remark      int    // index into remarks
 }
 
-// The remarks on a child, in the order in which children are listed.
+// The remarks on a candidate, in the order in which candidates are listed.
 const applies, comesAfter, doesNotFit = 0, 1, 2
 
 var remarks = [...]string{applies: "applies", doesNotFit: "does not fit",
 	comesAfter: "fits too, but comes after: first exact values, then patterns in their order, then keys alone"}
 
-// candidates returns n's children as entry e meets them; next is the one that it leads to, nil for none.
-func (n *Node) candidates(e Entry, next *Node) []child {
-	all := make([]child, 0, len(n.children))
+// candidates returns n's children with remarks for entry e; next is the child that matches, nil for none.
+func (n *Node) candidates(e Entry, next *Node) []candidate {
+	all := make([]candidate, 0, len(n.children))
 	for id, configured := range n.children {
-		c := child{name: id.Key, where: configured.Where, remark: doesNotFit}
+		c := candidate{name: id.Key, where: configured.Where, remark: doesNotFit}
 		if id.Value != "" {
 			c.name = id.String()
 		}
@@ -108,20 +108,20 @@ func (n *Node) candidates(e Entry, next *Node) []child {
 		}
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b child) int {
+	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(a.remark-b.remark, cmp.Compare(len(a.where), len(b.where)), // 9 comes before 12
 			cmp.Compare(a.where, b.where), cmp.Compare(a.name, b.name))
 	})
 	return all
 }
 
-// describeStep returns an entry, and a table of the child that applies and up to ten others that the entry met.
-func describeStep(e Entry, met []child) string {
+// describeStep returns an entry, and a table of the candidate that applies and up to ten others.
+func describeStep(e Entry, candidates []candidate) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s\n", Abbreviate(e.String()))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	listed := 0
-	for _, c := range met {
+	for _, c := range candidates {
 		mark := "·"
 		if c.remark == applies {
 			mark = "→"
@@ -133,9 +133,9 @@ func describeStep(e Entry, met []child) string {
 	if listed > maxListed {
 		fmt.Fprintf(table, "    ·\tand %d more\n", listed-maxListed)
 	}
-	if len(met) == 0 {
+	if len(candidates) == 0 {
 		fmt.Fprintf(table, "    ·\tnothing is configured here\n")
 	}
-	table.Flush() // a strings.Builder takes every write
+	table.Flush() // writes to a strings.Builder never fail
 	return b.String()
 }

@@ -16,11 +16,10 @@ func hashOf(domains map[string]*Domain, broken []string) string {
 	}
 	hash := sha256.New()
 	_ = json.NewEncoder(hash).Encode([]any{sums, broken})
-	return hex.EncodeToString(hash.Sum(nil)[:8]) // enough that two never have the same by chance
+	return hex.EncodeToString(hash.Sum(nil)[:8]) // enough against accidental collisions
 }
 
-// contentSum returns the hash of all that decides about or answers the domain's requests. Configurations share it.
-// Nothing fails: JSON has all that a rule has, and a hash takes every write.
+// contentSum returns a hash of all settings that affect decisions or answers of the domain. Encoding cannot fail.
 func (d *Domain) contentSum() [sha256.Size]byte {
 	d.sumOnce.Do(func() {
 		hash := sha256.New()
@@ -32,7 +31,8 @@ func (d *Domain) contentSum() [sha256.Size]byte {
 	return d.sum
 }
 
-// encode writes n's rule, without its place, and its children: patterns in their order, which matters, others by name.
+// encode writes n's rule, without its position, and its children: patterns in their order, which matters, others
+// sorted.
 func (n *Node) encode(e *json.Encoder) {
 	var rule *Rule
 	if n.Rule != nil {

@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// KeyFormat is how the keys of counters are written.
+// KeyFormat is the format of the keys of counters.
 type KeyFormat uint8
 
 const (
-	// KeysOfWeir never let two descriptors share a key; it is the zero value.
+	// KeysOfWeir is the zero value: weir's keys, which no two descriptors share.
 	KeysOfWeir KeyFormat = iota
-	// KeysOfRatelimit are envoyproxy/ratelimit's, with its collisions, for the rules that it can serve: they count beside
-	// it, and go on where it left off. Other rules have weir's keys.
+	// KeysOfRatelimit means envoyproxy/ratelimit's keys, with their collisions, for the rules that it can serve, so that
+	// both programs can count together, or one after the other. Other rules have weir's keys.
 	KeysOfRatelimit
 )
 
@@ -33,25 +33,26 @@ func (f KeyFormat) String() string { return keyFormats[f] }
 
 var keyFormats = []string{"weir", "ratelimit"}
 
-// Keys is how a configuration writes keys. The prefix, which may be "", tells them from others in the same store.
+// Keys configures the keys of counters. The prefix, which may be "", separates them from other keys in the same store.
 type Keys struct {
 	Format KeyFormat
 	Prefix string
 }
 
-// ratelimitMark begins a key of envoyproxy/ratelimit's until a store removes it. No key of weir's begins with it.
+// ratelimitMark begins a key of envoyproxy/ratelimit until a store removes it. No weir key begins with it.
 const ratelimitMark = '\x00'
 
-// RatelimitKey returns a key of envoyproxy/ratelimit's without the number of its window, and whether key is one: for such
-// a key the store appends the window's beginning in decimal Unix seconds.
-func RatelimitKey(key []byte) (stem []byte, plain bool) {
+// RatelimitKey reports whether key is one of envoyproxy/ratelimit, and returns it without the mark. The store appends
+// the window's beginning in decimal Unix seconds.
+func RatelimitKey(key []byte) (stem []byte, ok bool) {
 	if len(key) == 0 || key[0] != ratelimitMark {
 		return nil, false
 	}
 	return key[1:], true
 }
 
-// FitsRatelimit reports whether envoyproxy/ratelimit could count the rule: one fixed window of one unit, always charged.
+// FitsRatelimit reports whether envoyproxy/ratelimit could count the rule: one fixed window of one unit, always
+// charged.
 func (r *Rule) FitsRatelimit() bool { return len(r.Limits) == 1 && r.Limits[0].fitsRatelimit(r.Charge) }
 
 func (l *Limit) fitsRatelimit(c Charge) bool {
@@ -59,16 +60,16 @@ func (l *Limit) fitsRatelimit(c Charge) bool {
 }
 
 const (
-	// maxLiteral is the longest part, in bytes, that a key holds as it is; longer ones are hashed.
+	// maxLiteral is the longest part, in bytes, that a key has literally; longer parts are hashed.
 	maxLiteral = 128
-	// maxKey is the longest key, in bytes; of a longer one only its hash is used, so that no request makes a key long.
-	// Of envoyproxy/ratelimit's keys that is the stem behind the prefix.
+	// maxKey is the longest key, in bytes; longer keys are hashed, so that requests cannot make long keys. For
+	// envoyproxy/ratelimit's keys it bounds the stem after the prefix.
 	maxKey = 1024
 )
 
-// appendPart writes a part of a key: a short one as its length, a colon and its bytes; a long one as '#' and 43
-// characters of its SHA-256. No two lists of parts give the same bytes: lengths begin with a digit, and each form has
-// its end.
+// appendPart appends a part of a key: a short one as its length, a colon and its bytes; a long one as '#' and 43
+// characters of its SHA-256. Different lists of parts make different keys, as lengths begin with a digit, and the end
+// of each part is known.
 func appendPart(dst []byte, part string) []byte {
 	if len(part) > maxLiteral {
 		sum := sumOf(part)
@@ -79,7 +80,7 @@ func appendPart(dst []byte, part string) []byte {
 	return append(dst, part...)
 }
 
-// sumOf returns the SHA-256 of a text, piece by piece: a conversion would copy all of it to the heap.
+// sumOf returns the SHA-256 of a text. It hashes pieces, as a conversion would copy the whole text to the heap.
 func sumOf(text string) (sum [sha256.Size]byte) {
 	hash, piece := sha256.New(), [1024]byte{}
 	for n := 0; text != ""; text = text[n:] {
@@ -90,13 +91,13 @@ func sumOf(text string) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// AppendKey appends the key under which a descriptor's hits are counted: the configuration's prefix if it has one, the
-// domain, then each entry's key and value, or the pattern that the value shares a count with. user=ann in domain shop
-// gives 4:shop4:user3:ann. Different parts never make the same key, whatever bytes they hold (where parts of over 128
-// bytes or keys of over 1 KiB are hashed: up to a collision of SHA-256). It allocates only to grow dst.
+// AppendKey appends the key under which a descriptor's hits are counted: the configuration's prefix, if any, the
+// domain, then each entry's key, and its value or the pattern whose values share a count. user=ann in domain shop makes
+// 4:shop4:user3:ann. Different parts never make the same key, whatever their bytes, except for collisions of SHA-256 in
+// parts of over 128 bytes and keys of over 1 KiB. It allocates only to grow dst.
 //
-// Where the key is to be envoyproxy/ratelimit's, it is as [RatelimitKey] describes it: shop_user_ann_ after a zero byte.
-// One of over 1 KiB, which that program would write as it is, is hashed: it is weir's alone.
+// A key of envoyproxy/ratelimit is shop_user_ann_ after a zero byte; see [RatelimitKey]. If it has over 1 KiB it is
+// hashed, unlike in that program, so the two programs then do not share it.
 func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	if m.ratelimitKey {
 		return m.appendRatelimitKey(dst, domain, d)
@@ -117,7 +118,8 @@ func (m Match) AppendKey(dst []byte, domain string, d Descriptor) []byte {
 	return dst
 }
 
-// appendRatelimitKey appends a key of envoyproxy/ratelimit's. A long one becomes ##HASH_: others have three '_' or more.
+// appendRatelimitKey appends a key of envoyproxy/ratelimit. A long key becomes ##HASH_; all others have three '_' or
+// more.
 func (m Match) appendRatelimitKey(dst []byte, domain string, d Descriptor) []byte {
 	dst = append(dst, ratelimitMark)
 	dst = append(dst, m.keys.Prefix...)

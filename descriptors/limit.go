@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Algorithm is how a limit's window moves.
+// Algorithm is the algorithm by which a limit counts.
 type Algorithm uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 	SlidingWindow Algorithm = iota + 1
 	// FixedWindow admits at most Requests in each epoch-aligned window, as envoyproxy/ratelimit does.
 	FixedWindow
-	// SlidingLog admits as SlidingWindow does, and keeps the instant of each hit, which counts for exactly one Window.
+	// SlidingLog admits as SlidingWindow does, but stores the instant of each hit, which counts for exactly one Window.
 	SlidingLog
 	// TokenBucket admits Burst at once and Requests a Window in the long run: hits leak evenly, Requests in each
 	// Window, and a check fits if what has not leaked stays within Burst (GCRA).
@@ -45,7 +45,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return parseName[Algorithm](name, "an algorithm", AlgorithmNames)
 }
 
-// parseName returns which of the listed names that is, from 1.
+// parseName returns the position of a name among the listed ones, from 1. what names their kind in the error.
 func parseName[T ~uint8](name, what, listed string) (T, error) {
 	if i := slices.Index(strings.Split(listed, ", "), name); i >= 0 {
 		return T(i + 1), nil
@@ -59,7 +59,7 @@ func (a *Algorithm) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
-// MarshalText returns what UnmarshalText reads.
+// MarshalText returns the algorithm's name in files.
 func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
 // String returns the algorithm's name in files.
@@ -70,15 +70,15 @@ func (a Algorithm) String() string {
 	return algorithmNames[a-SlidingWindow]
 }
 
-// Charge is which checks are counted.
+// Charge says which checks are counted.
 type Charge uint8
 
 const (
-	// ChargeByAlgorithm is the zero value: fixed windows charge always, all others what they admitted.
+	// ChargeByAlgorithm is the zero value: fixed windows count all checks, other algorithms admitted ones.
 	ChargeByAlgorithm Charge = iota
 	// ChargeAdmitted counts a check only if all limits of its descriptor admit it.
 	ChargeAdmitted
-	// ChargeAlways counts a check whatever the verdict.
+	// ChargeAlways counts every check, even a denied one.
 	ChargeAlways
 )
 
@@ -98,8 +98,8 @@ func (c Charge) Always(l *Limit) bool {
 	return c == ChargeAlways
 }
 
-// Limit allows Requests hits in a Window. The state behind it belongs to (Algorithm, Window, Precision): changing
-// Requests or Burst keeps the count. Make one with [NewLimit] and [Limit.WithBurst], which know the rules.
+// Limit allows Requests hits in a Window. Its state in a store belongs to (Algorithm, Window, Precision), so a change
+// of Requests or Burst keeps the count. Make a Limit with [NewLimit] and [Limit.WithBurst], which validate it.
 type Limit struct {
 	Requests  uint64        // hits allowed in a window; 0 blocks everything
 	Window    time.Duration // how long a hit counts; from 1 s to 292 years
@@ -107,31 +107,31 @@ type Limit struct {
 	Algorithm Algorithm
 	Burst     uint64 // hits that a token bucket has room for, 0 if Requests is; 0 for the other algorithms
 
-	// What follows is shown in the answer, as current_limit. Window is Multiplier × Unit; Multiplier is at least 1.
+	// The fields of current_limit in the answer. Window is Multiplier × Unit; Multiplier is at least 1.
 	Unit       Unit
 	Multiplier uint32
-	Name       string // as [HeaderName] has it
+	Name       string // escaped by [HeaderName]
 }
 
 const (
 	day = 24 * time.Hour
-	// maxBuckets bounds the buckets that a sliding window can hold on its finest level.
+	// maxBuckets bounds the buckets of a sliding window on its finest level.
 	maxBuckets = 100_000
 	// maxExactWindow keeps times of logs and ages in token buckets below 2^53 µs, which Redis scripts compute exactly.
 	maxExactWindow = 73_000 * day
 )
 
-// MaxBurst is the most hits that a token bucket has room for. What it has counted since its anchor may be more, by what
-// leaks in a window, and a Redis script counts exactly up to 2^53.
+// MaxBurst is the largest burst of a token bucket. Its state may count more, by the hits that leak in a window, and a
+// Redis script counts exactly up to 2^53.
 const MaxBurst = 1 << 52
 
-// ladder holds the widths that buckets can have, finest first. Each divides the next.
+// ladder has the possible widths of buckets, finest first. Each divides the next.
 var ladder = [...]time.Duration{50 * time.Millisecond, time.Second, time.Minute, time.Hour, day}
 
 // PrecisionNames lists the widths that [ParsePrecision] accepts, finest first, for error messages.
 const PrecisionNames = "50ms, 1s, 1m, 1h, 1d"
 
-// ParsePrecision reads a bucket width: a duration of Go's, or a number of days as in 1d.
+// ParsePrecision reads a bucket width: a Go duration, or a number of days such as 1d.
 func ParsePrecision(text string) (time.Duration, error) {
 	width, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
@@ -145,8 +145,8 @@ func ParsePrecision(text string) (time.Duration, error) {
 	return width, nil
 }
 
-// NewLimit builds a limit of requests per multiplier units. A precision of 0 is the default for that window.
-// Its errors name what is wrong and what would be right, for a configuration file.
+// NewLimit makes a limit of requests per multiplier units. A precision of 0 means the default of the window. Its errors
+// are meant for the author of a configuration file, and name the remedy.
 func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision time.Duration) (Limit, error) {
 	switch {
 	case !u.Known():
@@ -182,8 +182,8 @@ func NewLimit(requests uint64, u Unit, multiplier uint32, a Algorithm, precision
 	return l, nil
 }
 
-// WithBurst gives a token bucket another size than the requests of a window. A burst below 1 or above [MaxBurst], one
-// of another algorithm, and one of a limit that blocks everything are errors for a configuration file.
+// WithBurst returns the limit with a burst, for a token bucket with more than 0 requests. The burst is 1 to [MaxBurst].
+// Its errors are meant for the author of a configuration file.
 func (l Limit) WithBurst(burst uint64) (Limit, error) {
 	switch {
 	case l.Algorithm != TokenBucket:
@@ -197,7 +197,7 @@ func (l Limit) WithBurst(burst uint64) (Limit, error) {
 	return l, nil
 }
 
-// Capacity returns how many hits fit at once where nothing counts: the Burst of a token bucket, else the Requests.
+// Capacity returns how many hits fit at once if no hits count: Burst for a token bucket, else Requests.
 func (l *Limit) Capacity() uint64 {
 	if l.Algorithm == TokenBucket {
 		return l.Burst
@@ -205,7 +205,7 @@ func (l *Limit) Capacity() uint64 {
 	return l.Requests
 }
 
-// checkExact refuses a precision, and a window too long to tell its microseconds.
+// checkExact returns an error for a precision, and for a window that is too long to be exact to the microsecond.
 func (l *Limit) checkExact() error {
 	if l.Precision != 0 {
 		return fmt.Errorf("precision has no meaning for %s, which is exact to the microsecond: leave it out", l.Algorithm)
@@ -220,7 +220,8 @@ func (l *Limit) tooLong(longest time.Duration) error {
 	return fmt.Errorf("a window of %s is too long for %s: at most %d days", shortDuration(l.Window), l.Algorithm, longest/day)
 }
 
-// choosePrecision sets the window's default precision if there is none, and refuses one that it cannot have.
+// choosePrecision sets the default precision if there is none, and returns an error for one that the window cannot
+// have.
 func (l *Limit) choosePrecision() error {
 	if l.Window > maxBuckets*day {
 		return l.tooLong(maxBuckets * day)
@@ -243,7 +244,7 @@ func (l *Limit) choosePrecision() error {
 	return nil
 }
 
-// shortDuration writes a duration without the zeros of Go's own form: 1d, 1h, 90s as 1m30s.
+// shortDuration formats a duration without the zero units of Go's format: 1d, 1h, 1m30s.
 func shortDuration(d time.Duration) string {
 	if d%day == 0 && d != 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -253,20 +254,20 @@ func shortDuration(d time.Duration) string {
 
 var withoutZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
-// SameState reports whether l and m would count in the same state under one key.
+// SameState reports whether l and m share the state of a key.
 func (l *Limit) SameState(m *Limit) bool {
 	return l.Algorithm == m.Algorithm && l.Window == m.Window && l.Precision == m.Precision
 }
 
-// Covers reports whether m, in the same rule, never denies what l admits: at any moment at least as many hits count
-// against l, and at most as many fit. It returns false if that is not certain, as for two algorithms.
+// Covers reports whether m, in the same rule, never denies a check that l admits: at any moment at least as many hits
+// count against l, and at most as many fit. It returns false if that is not certain, as for different algorithms.
 func (l *Limit) Covers(m *Limit) bool {
 	switch {
 	case l.Algorithm != m.Algorithm || l.Capacity() > m.Capacity():
 		return false
 	case l.Algorithm == FixedWindow:
 		return l.Window%m.Window == 0 // else l can begin again while m goes on
-	case l.Algorithm == TokenBucket: // which must not leak faster
+	case l.Algorithm == TokenBucket: // l must not leak faster
 		ownHigh, own := bits.Mul64(l.Requests, uint64(m.Window))
 		high, low := bits.Mul64(m.Requests, uint64(l.Window))
 		return ownHigh < high || ownHigh == high && own <= low
@@ -274,17 +275,17 @@ func (l *Limit) Covers(m *Limit) bool {
 	return l.Window >= m.Window && (l.Precision >= m.Precision || l.Window >= m.Window+m.Precision)
 }
 
-// Mixed reports whether limits cannot be limits of one rule, as some but not all are a sliding_log.
+// Mixed reports whether some but not all limits are sliding logs; such limits cannot be in one rule.
 func Mixed(limits []Limit) bool {
 	return slices.ContainsFunc(limits, func(l Limit) bool {
 		return (l.Algorithm == SlidingLog) != (limits[0].Algorithm == SlidingLog)
 	})
 }
 
-// String writes the limit as files and tools do: 10/minute, or 10/5minute with a multiplier.
+// String returns the limit for people: 10/minute, or 10/5minute with a multiplier.
 func (l Limit) String() string { return string(l.Append(nil)) }
 
-// Append appends what String returns. It allocates only to grow dst.
+// Append appends the result of String. It allocates only to grow dst.
 func (l *Limit) Append(dst []byte) []byte {
 	dst = append(strconv.AppendUint(dst, l.Requests, 10), '/')
 	if l.Multiplier > 1 {
@@ -293,8 +294,8 @@ func (l *Limit) Append(dst []byte) []byte {
 	return append(dst, l.Unit.String()...)
 }
 
-// Levels returns the bucket widths of the limit, finest first: of a fixed window the window itself, of a log the
-// microseconds that it tells instants by. The result is shared: do not change it.
+// Levels returns the bucket widths of the limit, finest first: the window of a fixed window, a microsecond for a log,
+// none for a token bucket. The result is shared and must not be changed.
 func (l *Limit) Levels() []time.Duration {
 	switch l.Algorithm {
 	case FixedWindow:
@@ -309,7 +310,7 @@ func (l *Limit) Levels() []time.Duration {
 	return ladder[finest : max(finest, coarsest)+1]
 }
 
-// Describe returns the limit with all that decides what fits, for people: 5/minute  token_bucket of 1m, burst 10.
+// Describe describes the limit with its algorithm and parameters, for people: 5/minute  token_bucket of 1m, burst 10.
 func (l *Limit) Describe() string {
 	text := fmt.Sprintf("%s  %s of %s", l, l.Algorithm, shortDuration(l.Window))
 	switch l.Algorithm {
@@ -323,8 +324,9 @@ func (l *Limit) Describe() string {
 	return text
 }
 
-// Bound returns how many hits a caller is admitted at most in any half-open interval as long as the window, unless the store
-// loses its count, and, for people, why, and what may be denied too early, leases apart. c is the charge of its rule.
+// Bound returns the most hits that are admitted in any half-open interval as long as the window, unless the store loses
+// its count. For people, why says the reason, and which hits may be denied too early, without regard to leases. c is
+// the charge of the rule.
 func (l *Limit) Bound(c Charge) (most uint64, why string) {
 	most, text := l.Requests, shortDuration(l.Window)
 	early := ", and nothing is denied too early"
@@ -354,7 +356,7 @@ func (l *Limit) Bound(c Charge) (most uint64, why string) {
 	return most, fmt.Sprintf("at most %d in any %s: %s%s", most, text, why, early)
 }
 
-// LevelNames returns the levels as people write them: 1s, 1m.
+// LevelNames returns the levels for people: 1s, 1m.
 func (l *Limit) LevelNames() []string {
 	var names []string
 	for _, width := range l.Levels() {
@@ -363,7 +365,7 @@ func (l *Limit) LevelNames() []string {
 	return names
 }
 
-// defaultLevels returns the indexes into the ladder of a window's finest and coarsest level.
+// defaultLevels returns the indexes into ladder of the finest and the coarsest level of a window.
 func defaultLevels(window time.Duration) (finest, coarsest int) {
 	switch {
 	case window <= 10*time.Second:

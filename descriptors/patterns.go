@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// pattern is a child whose key or value holds a '*'. A value of "" fits any value.
+// pattern is a child whose key or value has a '*'. A value of "" matches any value.
 type pattern struct {
 	Entry
 	next *Node
 }
 
-// minIndexed is how many patterns are worth an automaton. On fewer glob is faster, unless their words are long.
+// minIndexed is the least number of patterns for an automaton. With fewer glob is faster, unless their words are long.
 const minIndexed = 16
 
-// patterns are those of a level. They are found by what their values begin with, so that a level may have thousands.
+// patterns are the patterns of a level. They are indexed by the beginnings of their values, so that a level may have
+// thousands.
 type patterns struct {
 	all      []pattern            // in the order of the file
-	starred  []int                // the index of the first pattern of each key that holds a '*'
+	starred  []int                // for each key with a '*', the index of its first pattern
 	byHead   map[Entry][]int      // indexes, by key and the text before the first '*' of the value
-	lengths  []int                // of those texts, ascending
-	automata map[Entry]*automaton // by the same, in place of indexes that are many
-	inner    int                  // patterns with text between stars
-	tried    int                  // the most patterns that one entry is compared with: at most, all of inner
+	lengths  []int                // lengths of those texts, ascending
+	automata map[Entry]*automaton // by the same, an automaton instead of many indexes
+	inner    int                  // number of patterns with text between stars
+	tried    int                  // see Node.PatternsTried
 }
 
 func (ps *patterns) add(p pattern) {
@@ -46,7 +47,7 @@ func (ps *patterns) add(p pattern) {
 	ps.tried = max(ps.tried, len(ps.byHead[id]), len(ps.starred), ps.inner)
 }
 
-// index makes the automata. No pattern is added after it.
+// index makes the automata. No pattern may be added after it.
 func (ps *patterns) index() {
 	inner := func(index int) bool { return len(innerWords(ps.all[index].Value)) > 0 }
 	outer := func(index int) bool { return !inner(index) }
@@ -57,7 +58,7 @@ func (ps *patterns) index() {
 	}
 }
 
-// first returns the child of the first pattern that fits e, nil if none does.
+// first returns the child of the first pattern that matches e, nil if none does.
 func (ps *patterns) first(e *Entry) *Node {
 	best := ps.firstOf(*e, len(ps.all))
 	for _, index := range ps.starred {
@@ -71,7 +72,8 @@ func (ps *patterns) first(e *Entry) *Node {
 	return ps.all[best].next
 }
 
-// firstOf returns the index of the first pattern with e's key that fits its value, or best if none before that does.
+// firstOf returns the index of the first pattern with e's key that matches its value, or best if no pattern before best
+// does.
 func (ps *patterns) firstOf(e Entry, best int) int {
 	for _, n := range ps.lengths {
 		if n > len(e.Value) {
@@ -91,20 +93,19 @@ func (ps *patterns) firstOf(e Entry, best int) int {
 	return best
 }
 
-// Fits reports whether the key and value of a configured descriptor fit other, an entry of a request: each is the same
-// text or a pattern that fits, and a value of "" fits any value.
+// Fits reports whether a configured key and value match an entry of a request. A value of "" matches any value.
 func (e *Entry) Fits(other Entry) bool {
 	return glob(e.Key, other.Key) && (e.Value == "" || glob(e.Value, other.Value))
 }
 
-// innerWords returns the texts between the stars of a pattern, which may stand anywhere in a value.
+// innerWords returns the texts between the stars of a pattern.
 func innerWords(pattern string) []string {
 	first, last := strings.IndexByte(pattern, '*'), strings.LastIndexByte(pattern, '*')
 	return strings.FieldsFunc(pattern[max(first, 0):last+1], func(r rune) bool { return r == '*' })
 }
 
-// glob reports whether s fits pattern, in which each '*' stands for any number of bytes, none included. A greedy scan
-// is enough: matching the part before a star as early as possible never spoils what follows it.
+// glob reports whether s matches pattern, in which each '*' stands for any number of bytes, or none. A greedy scan is
+// enough: if any match exists, one exists with each part as early as possible.
 func glob(pattern, s string) bool {
 	head, rest, starred := strings.Cut(pattern, "*")
 	if !starred {

@@ -2,21 +2,21 @@ package descriptors
 
 import "strings"
 
-// Policy decides about hits while no store can.
+// Policy decides about hits while the store is away.
 type Policy uint8
 
 const (
-	// PolicyDefault is the zero value: the one that holds for the whole process, ON_BACKEND_FAILURE.
+	// PolicyDefault is the zero value: the policy of the process, ON_BACKEND_FAILURE.
 	PolicyDefault Policy = iota
 	// PolicyAllow lets them pass.
 	PolicyAllow
 	// PolicyDeny refuses them.
 	PolicyDeny
-	// PolicyLocal counts them in the process, under the limit divided by the replicas that live.
+	// PolicyLocal counts them in the process, under the limit divided by the number of live replicas.
 	PolicyLocal
 	// PolicyError gives no verdict: the RPC fails with UNAVAILABLE, and Envoy's failure_mode_deny decides.
 	PolicyError
-	// Policies is how many there are, the default one included.
+	// Policies is the number of policies, with the default one.
 	Policies = int(PolicyError) + 1
 )
 
@@ -36,7 +36,7 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
-// Effect returns what hits do under the policy while no store decides, for a sentence: they pass, uncounted.
+// Effect returns the predicate of a sentence about hits while the store is away, such as "pass, uncounted".
 func (p Policy) Effect() string {
 	return [Policies]string{PolicyAllow: "pass, uncounted", PolicyDeny: "are denied",
 		PolicyLocal: "are counted by each replica, under its share of the limit",

@@ -7,34 +7,35 @@ import (
 	"strings"
 )
 
-// Rule is what a configuration says about the descriptors that match it. It is immutable and shared by all requests.
+// Rule is the rule for the descriptors that match it. It is immutable and shared by all requests.
 type Rule struct {
 	Domain    string
 	Path      string  // keys and configured values, percent-escaped: user/path=%2Fpay
-	Where     string  // of its descriptor, for people: file:line, or the file alone
+	Where     string  // position of its descriptor, for people: file:line, or the file alone
 	Limits    []Limit // none if Unlimited
 	Charge    Charge
-	OnFailure Policy         // decides while no store does
-	Unlimited bool           // matched, never limited
-	Shadow    bool           // counted, never denied
-	Quota     bool           // refuses a request only if all quotas of the request are over
-	Lease     *bool          // whether processes lease hits of its keys; nil: as they do by default
+	OnFailure Policy         // decides while the store is away
+	Unlimited bool           // the rule has no limit
+	Shadow    bool           // hits are counted, but never denied
+	Quota     bool           // denies a request only if all quotas of the request are exceeded
+	Lease     *bool          // whether processes lease hits of its keys; nil: the default of the process
 	Message   string         // body of the 429; "" sends none
-	Metadata  map[string]any // told to Envoy with each request that passes, as encoding/json reads values; nil for none
+	Metadata  map[string]any // sent to Envoy with each request that passes, with values as of encoding/json; nil for none
 	Replaces  []string       // names of limits that are skipped if a request also matches this rule
-	Number    int            // its index among the rules of its domain
-	Name      string         // of an unlimited rule; limits have names of their own
-	Values    []int          // ascending indexes of the entries whose values have their own history series
-	Patterns  []string       // by entry: the pattern that counts for its values; "" where each value counts by itself
+	Number    int            // index among the rules of the domain
+	Name      string         // name of an unlimited rule; other rules have names in their limits
+	Values    []int          // ascending indexes of the entries whose values have separate series in the history
+	Patterns  []string       // by entry, the pattern whose values share a count; "" if each value has its own
 }
 
-// countedValue returns what an entry of a descriptor counts as: its value, or the pattern that its values share.
+// countedValue returns the value of an entry of a descriptor for counting: the value itself, or the pattern whose
+// values share a count.
 func (r *Rule) countedValue(d Descriptor, entry int) string {
 	return cmp.Or(r.SharedPattern(entry), d[entry].Value)
 }
 
-// SharedPattern returns the pattern whose values count as one in an entry of the rule's descriptors; "" if each value
-// counts by itself, and for no rule (nil).
+// SharedPattern returns the pattern whose values share a count in an entry of the rule's descriptors; "" if each value
+// has its own count. The rule may be nil.
 func (r *Rule) SharedPattern(entry int) string {
 	if r != nil && entry < len(r.Patterns) {
 		return r.Patterns[entry]
@@ -42,7 +43,7 @@ func (r *Rule) SharedPattern(entry int) string {
 	return ""
 }
 
-// Describe returns a rule's limits, and in brackets what else decides about its requests, for people.
+// Describe describes a rule for people: its limits, and in parentheses the other settings that affect decisions.
 func (r *Rule) Describe() string {
 	out := DescribeLimits(r.Limits...)
 	if r.Unlimited {
@@ -69,7 +70,7 @@ func DescribeLimits(limits ...Limit) string {
 	return strings.Join(texts, ", ")
 }
 
-// Leases reports whether a process leases hits of the rule's keys: as it does by default where the rule says nothing.
+// Leases reports whether a process leases hits of the rule's keys, given its default.
 func (r *Rule) Leases(byDefault bool) bool {
 	if r.Lease == nil {
 		return byDefault
@@ -77,7 +78,7 @@ func (r *Rule) Leases(byDefault bool) bool {
 	return *r.Lease
 }
 
-// ReplacedBy reports whether the whole rule, with all of its limits, is skipped for rules that replace these names.
+// ReplacedBy reports whether the whole rule, with all of its limits, is replaced by limits that replace these names.
 func (r *Rule) ReplacedBy(names []string) bool {
 	if len(names) == 0 {
 		return false
@@ -97,12 +98,13 @@ func (l *Limit) ReplacedBy(names []string) bool {
 
 // Source delivers configurations.
 type Source interface {
-	// Run calls apply with each new configuration until ctx ends. An error of apply means that the configuration was
-	// rejected; the last good one stays in force, and Run goes on. Run returns ctx's error, or why it cannot go on.
+	// Run calls apply with each new configuration until ctx ends. If apply returns an error, the configuration was
+	// rejected and the last good one stays in force; Run continues. Run returns ctx's error, or the reason why it cannot
+	// continue.
 	Run(ctx context.Context, apply func(*Config) error) error
 }
 
-// PathSegment escapes one level of a rule's path. The value is left out when the rule has none.
+// PathSegment returns one level of a rule's path, escaped: key=value, or the key alone if the value is "".
 func PathSegment(key, value string) string {
 	segment := pathEscaper.Replace(key)
 	if value != "" {
@@ -111,13 +113,13 @@ func PathSegment(key, value string) string {
 	return segment
 }
 
-// MaxValue is how long a value may be, in bytes, to be counted by itself: it becomes part of the name of a series of the
-// history.
+// MaxValue is the longest value, in bytes, that can have a separate series in the history, whose name it becomes a part
+// of.
 const MaxValue = 256
 
-// AppendValue appends the value of a descriptor's hits in the history: the entries that the rule keeps apart, as
-// user=ann,path=%2Fpay, escaped as a path is, commas too. Different values never give the same text, and none is empty;
-// one longer than MaxValue gives none. It allocates only to grow dst.
+// AppendValue appends the value of a descriptor's series in the history: the entries of Values, as in
+// user=ann,path=%2Fpay, escaped like a path, with commas too. Different entries make different values, and none is
+// empty. It appends nothing if the value would be longer than MaxValue. It allocates only to grow dst.
 func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 	begin := len(dst)
 	for i, entry := range r.Values {
@@ -137,7 +139,7 @@ func (r *Rule) AppendValue(dst []byte, d Descriptor) []byte {
 	return dst
 }
 
-// appendPercentEscaped appends a text with what separates, and what would break a line, percent-escaped.
+// appendPercentEscaped appends a text with separators and control characters percent-escaped.
 func appendPercentEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(s) {
@@ -151,10 +153,11 @@ func appendPercentEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-// SamePath reports whether asked is a rule's path, as it is stored or as it is shown.
-func SamePath(path, asked string) bool { return path == asked || ReadablePath(path) == asked }
+// SamePath reports whether text is a rule's path, escaped or readable.
+func SamePath(path, text string) bool { return path == text || ReadablePath(path) == text }
 
-// ReadablePath unescapes a rule's path or a value of its history, for people. It allocates only if that changes it.
+// ReadablePath unescapes a rule's path or a value of its history, for people. It allocates only if there is something
+// to unescape.
 func ReadablePath(path string) string { return pathUnescaper.Replace(path) }
 
 var (
@@ -162,8 +165,8 @@ var (
 	pathUnescaper = strings.NewReplacer("%25", "%", "%2F", "/", "%3D", "=", "%2C", ",")
 )
 
-// Bound returns how many hits a limit of the rule admits at most in any window, nil if nothing bounds them, and why, as
-// [Limit.Bound] does.
+// Bound returns the most hits that a limit of the rule admits in any window, nil if they are unbounded, and why, like
+// [Limit.Bound].
 func (r *Rule) Bound(l *Limit) (most *uint64, why string) {
 	n, why := l.Bound(r.Charge)
 	switch {

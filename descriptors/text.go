@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxShown is how many bytes of a text from outside a message repeats.
+	// maxShown bounds the bytes of a foreign text that a message repeats.
 	maxShown = 120
-	// maxListed is how many names, or children of one level, a message lists.
+	// maxListed bounds the names, or children of a level, that a message lists.
 	maxListed = 10
 )
 
-// Abbreviate returns texts from outside as one line of a terminal or a log can hold them: printable, each cut to 120 bytes,
-// and ten of them at most: shop, bank and 40 more.
+// Abbreviate joins foreign texts for a line of a terminal or a log: printable, each cut to 120 bytes, at most ten:
+// shop, bank and 40 more.
 func Abbreviate(texts ...string) string {
 	some := make([]string, min(len(texts), maxListed))
 	for i := range some {
@@ -29,10 +29,11 @@ func Abbreviate(texts ...string) string {
 	return list
 }
 
-// Quote returns a text from outside in quotes, as Go writes a string, and cut to 120 bytes.
+// Quote returns a foreign text, cut to 120 bytes, as a Go string literal.
 func Quote(s string) string { return strconv.Quote(short(s)) }
 
-// Printable replaces what could break a line or a table, or move the cursor of a terminal: a tab by a space, all else by U+FFFD.
+// Printable replaces characters that could break a line or a table, or move the cursor of a terminal: a tab by a space,
+// others by U+FFFD.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -45,8 +46,8 @@ func Printable(s string) string {
 	}, s)
 }
 
-// HeaderName returns the name of a limit as answers hold it: Envoy writes it as it is into a header, between quotes.
-// That takes printable ASCII without " and \ (RFC 8941, section 3.3.3), so each other byte is percent-escaped.
+// HeaderName escapes the name of a limit for answers. Envoy writes it literally into a header, between quotes, which
+// allows printable ASCII without " and \ (RFC 8941, section 3.3.3), so HeaderName percent-escapes each other byte.
 func HeaderName(name string) string {
 	var escaped []byte
 	for i := range len(name) {
@@ -59,7 +60,7 @@ func HeaderName(name string) string {
 	return string(escaped)
 }
 
-// short cuts a text from outside to what a message can repeat.
+// short cuts a foreign text to maxShown bytes.
 func short(s string) string {
 	if len(s) <= maxShown {
 		return s
@@ -70,8 +71,8 @@ func short(s string) string {
 // ellipsis ends a text that is cut.
 const ellipsis = "…"
 
-// AppendShort appends what String returns, cut between two runes to maxLength bytes, at least 3, an ellipsis of three
-// included. It allocates only to grow dst, and reads no more of d than it writes.
+// AppendShort appends the result of String, cut between two runes to maxLength bytes, at least 3, including an ellipsis
+// of 3 bytes. It allocates only to grow dst, and reads no more of d than it writes.
 func (d Descriptor) AppendShort(dst []byte, maxLength int) []byte {
 	begin := len(dst)
 	for i := range d {
@@ -88,7 +89,7 @@ func (d Descriptor) AppendShort(dst []byte, maxLength int) []byte {
 	return dst
 }
 
-// AppendCut appends a text, cut as AppendShort cuts one.
+// AppendCut appends a text, cut like the one of AppendShort.
 func AppendCut(dst, text []byte, maxLength int) []byte {
 	begin := len(dst)
 	if dst = append(dst, text[:min(len(text), maxLength+1)]...); len(dst)-begin > maxLength {
@@ -97,7 +98,7 @@ func AppendCut(dst, text []byte, maxLength int) []byte {
 	return dst
 }
 
-// cut cuts what dst holds from begin on to maxLength bytes, the ellipsis among them.
+// cut cuts dst[begin:] to maxLength bytes, including an ellipsis.
 func cut(dst []byte, begin, maxLength int) []byte {
 	return append(dst[:begin+runeBoundary(dst[begin:], maxLength-len(ellipsis))], ellipsis...)
 }
@@ -118,7 +119,7 @@ func appendEscaped(dst []byte, s string, maxLength int) []byte {
 	return dst
 }
 
-// runeBoundary returns the last index up to at that begins a rune, 0 for none.
+// runeBoundary returns the last index up to at at which a rune begins, 0 for none.
 func runeBoundary(text []byte, at int) int {
 	for at > 0 && !utf8.RuneStart(text[at]) {
 		at--

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Unit is the unit of time that a limit is written in. The numbers are those of Envoy's RateLimitUnit, in requests,
-// responses and xDS alike. Only the answer to Envoy shows a unit; what is enforced is [Limit.Window].
+// Unit is the unit of time of a limit in a file. The numbers are those of Envoy's RateLimitUnit in requests, responses
+// and xDS. The unit only appears in answers to Envoy; [Limit.Window] is enforced.
 type Unit uint8
 
 // The units of Envoy's RateLimitUnit. A month is 30 days and a year 365, as in Envoy's own header code.
@@ -37,7 +37,7 @@ var units = [...]struct {
 // UnitNames lists what [ParseUnit] accepts, shortest unit first, for error messages.
 const UnitNames = "second, minute, hour, day, week, month, year"
 
-// Units lists them all, shortest first.
+// Units returns all units, shortest first.
 func Units() []Unit { return []Unit{Second, Minute, Hour, Day, Week, Month, Year} }
 
 // ParseUnit reads a unit's name, in any case.
@@ -65,7 +65,7 @@ func (u Unit) Duration() time.Duration {
 	return units[u].length
 }
 
-// String returns the unit's name as configuration files write it.
+// String returns the unit's name in files.
 func (u Unit) String() string {
 	if !u.Known() {
 		return fmt.Sprintf("unit(%d)", uint8(u))

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Extent is the range and the tiers of the stored buckets of some series. It decides where a range can be cut without
-// splitting a stored bucket: only then are the sums between two borders exact. The zero value is the extent of no bucket.
+// Extent is the range and the tiers of the stored buckets of some series. It tells where a range can be cut without
+// splitting a stored bucket, so that the sums between two borders are exact. The zero value is the extent of no bucket.
 type Extent struct {
-	first, end int64 // of all buckets: where the first begins, and the last ends
+	first, end int64 // where the first bucket begins, and the last one ends
 	coarsest   Tier
 	tierEnds   [Tiers]int64 // where the last bucket of each tier ends, 0 if there is none
 }
@@ -31,8 +31,8 @@ func (e *Extent) Coarsest() Tier { return e.coarsest }
 // Range returns the range from the first bucket to the last, and reports whether there is any.
 func (e *Extent) Range() (Range, bool) { return Range{e.first, e.end}, e.end > 0 }
 
-// widen moves a range's ends outwards to whole minutes, and to the ends of all buckets. A local midnight inside a bucket
-// moves to where step has it.
+// widen moves a range's ends outwards to whole minutes, and to the ends of all buckets. It moves a local midnight
+// inside a bucket as cutByStep does.
 func (e *Extent) widen(r Range, zone *time.Location) Range {
 	snapped := e.snapEnds(r, zone)
 	wide := snapped.widen(Minute)
@@ -47,10 +47,10 @@ func (e *Extent) widen(r Range, zone *time.Location) Range {
 
 // Cut is a range cut into buckets of one width.
 type Cut struct {
-	// Borders are where the buckets begin, and where the last one ends, in Unix seconds.
+	// Borders are the beginnings of the buckets, and the end of the last one, in Unix seconds.
 	Borders []int64
-	// Moved is for each tier the latest local midnight that lies inside a stored bucket of it, 0 if there is none.
-	// The border there stands at the nearest end of that bucket.
+	// Moved has for each tier the latest local midnight that lies inside a stored bucket of the tier, 0 if there is none.
+	// Its border is at the nearest end of that bucket.
 	Moved [Tiers]int64
 }
 
@@ -62,19 +62,19 @@ func (c *Cut) equal(other *Cut) bool {
 	return slices.Equal(c.Borders, other.Borders) && c.Moved == other.Moved
 }
 
-// roundSteps are the widths that buckets get where only their number is asked for, in seconds.
+// roundSteps are the widths of buckets, in seconds, if only their number is requested.
 var roundSteps = [...]int64{Minute, 2 * Minute, 5 * Minute, 10 * Minute, 15 * Minute, 30 * Minute, Hour, 2 * Hour, 3 * Hour,
 	6 * Hour, 12 * Hour, Day, 2 * Day, Week, 2 * Week, 4 * Week, 13 * Week, 52 * Week}
 
-// cut cuts a range, as step does, into buckets of the narrowest round width of which there are at most n, which is at
-// least 1. If no width is wide enough, it is one bucket.
-func (e *Extent) cut(r Range, n int, zone *time.Location) Cut {
+// cutByNumber cuts a range, like cutByStep, into at most n buckets of the narrowest round width that allows it. n is at
+// least 1. If no round width is wide enough, the result is one bucket.
+func (e *Extent) cutByNumber(r Range, n int, zone *time.Location) Cut {
 	coarsest := e.coarsest.Width()
 	for _, step := range roundSteps {
 		if step%coarsest != 0 || r.Length()/step > int64(n) {
 			continue
 		}
-		if cut := e.step(r, step, zone); len(cut.Borders)-1 <= n {
+		if cut := e.cutByStep(r, step, zone); len(cut.Borders)-1 <= n {
 			return cut
 		}
 	}
@@ -82,22 +82,21 @@ func (e *Extent) cut(r Range, n int, zone *time.Location) Cut {
 	return Cut{Borders: []int64{r.From, r.To}}
 }
 
-// stepWidth rounds a step, as [ParseStep] returns it, up to a multiple of the coarsest tier's width, as no stored bucket
-// may be split.
+// stepWidth rounds a step up to a multiple of the coarsest tier's width, so that no stored bucket is split.
 func (e *Extent) stepWidth(step int64) int64 {
 	coarsest := e.coarsest.Width()
 	return ceilDiv(step, coarsest) * coarsest
 }
 
-// step widens a range to whole buckets of a width that stepWidth returned, and cuts it into them. They begin at multiples
-// of the width since 1970; buckets of whole days begin at midnight in the zone, those of whole weeks on Monday. If midnight
-// is no full hour of UTC, buckets that divide a day count from midnight on. The last bucket of a day may be shorter: where
-// clocks change, and where a midnight moves to the end of the stored bucket that contains it.
-func (e *Extent) step(r Range, width int64, zone *time.Location) Cut {
+// cutByStep widens a range to whole buckets of a width, a result of stepWidth, and cuts it into them. Buckets begin at
+// multiples of the width since 1970, but those of whole days at midnight in the zone, and those of whole weeks on
+// Monday. If midnight is not a full hour of UTC, buckets that divide a day are counted from midnight on. The last
+// bucket of a day is shorter if clocks change, or if a midnight moves to the end of the stored bucket that contains it.
+func (e *Extent) cutByStep(r Range, width int64, zone *time.Location) Cut {
 	r = e.snapEnds(r, zone)
 	uneven := midnight(dayOf(r.From, zone), zone)%Hour > 0 || midnight(dayOf(r.To, zone), zone)%Hour > 0
 	if width%Day == 0 || Day%width == 0 && uneven {
-		return e.days(r.widen(Minute), zone, max(width/Day, 1), width)
+		return e.cutByDays(r.widen(Minute), zone, max(width/Day, 1), width)
 	}
 	r = r.widen(width)
 	borders := make([]int64, 0, r.Length()/width+1)
@@ -107,15 +106,15 @@ func (e *Extent) step(r Range, width int64, zone *time.Location) Cut {
 	return Cut{Borders: append(borders, r.To)}
 }
 
-// days cuts a range into stretches of a number of days, those of whole weeks from Monday, and these into buckets of a
-// width from their beginning.
-func (e *Extent) days(r Range, zone *time.Location, length, width int64) (c Cut) {
+// cutByDays cuts a range into stretches of length days, which begin on Monday if they are whole weeks. It cuts each
+// stretch into buckets of a width from its beginning on.
+func (e *Extent) cutByDays(r Range, zone *time.Location, length, width int64) (c Cut) {
 	last := int64(0)
 	add := func(border int64) {
 		if border <= r.From {
 			c.Borders = c.Borders[:0]
 		}
-		if len(c.Borders) == 0 || border > last { // a date that the zone left out, or two midnights in one stored day, are one border
+		if len(c.Borders) == 0 || border > last { // equal for a date that the zone left out, or two midnights in one stored day
 			c.Borders, last = append(c.Borders, border), border
 		}
 	}
@@ -139,8 +138,8 @@ func (e *Extent) days(r Range, zone *time.Location, length, width int64) (c Cut)
 	}
 }
 
-// snapEnds moves the ends of a range that are local midnights to where the borders of days are, unless nothing were left,
-// so that a day that is asked for is one bucket.
+// snapEnds moves the ends of a range that are local midnights to the borders of days, so that a requested day is one
+// bucket. It leaves the range as it is if it would be empty.
 func (e *Extent) snapEnds(r Range, zone *time.Location) Range {
 	snapped := r
 	for _, end := range [...]*int64{&snapped.From, &snapped.To} {
@@ -154,9 +153,9 @@ func (e *Extent) snapEnds(r Range, zone *time.Location) Range {
 	return snapped
 }
 
-// snap moves a midnight to the nearest border that splits no stored bucket, and returns the tier of the one that it lay
-// in. Between the buckets of a tier it is treated as in one of them, so that days without hits are as long as those
-// around them.
+// snap moves a midnight to the nearest border that splits no stored bucket, and returns the tier of the bucket that
+// contains the midnight. Before the last bucket of a tier it assumes a bucket everywhere, so that days without hits are
+// as long as others.
 func (e *Extent) snap(midnight int64) (int64, Tier) {
 	for t := Days; t > Minutes; t-- {
 		if midnight < e.tierEnds[t] {
@@ -173,7 +172,7 @@ func dayOf(at int64, zone *time.Location) int64 {
 	return floorDiv(at+int64(offset), Day)
 }
 
-// midnight returns the first whole minute of a local date or, if the zone left it out, of the next one.
+// midnight returns the first whole minute of a local date, or of the next one if the zone left the date out.
 func midnight(date int64, zone *time.Location) int64 {
 	return ceilDiv(onClock(date*Day, zone), Minute) * Minute
 }
@@ -184,12 +183,12 @@ func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 type Bucket struct {
 	Start, End int64 // Unix seconds
 	Sum        uint64
-	Peak       uint64 // the largest minute in it that is known
-	Tier       Tier   // the coarsest that it was made of; means nothing if Sum is 0
+	Peak       uint64 // hits of the largest minute that is known
+	Tier       Tier   // coarsest tier of its points; undefined if Sum is 0
 }
 
-// fill sums a series' points into the buckets of the cut, empty ones included. The points must lie in the cut's
-// range, and the cut must be one that splits none of them.
+// fill returns the buckets of the cut, empty ones included, with the sums of a series' points. The points must lie in
+// the cut's range, and the cut must not split any of them.
 func (c *Cut) fill(points []Point) []Bucket {
 	buckets := make([]Bucket, len(c.Borders)-1)
 	for i := range buckets {
@@ -208,7 +207,7 @@ func (c *Cut) fill(points []Point) []Bucket {
 	return buckets
 }
 
-// Stored returns the sum of a series' points, exact up to MaxTotal. Only a damaged series has more: MaxTotal+1 then.
+// Stored returns the sum of a series' points. For a damaged series with more than MaxTotal it returns MaxTotal+1.
 func (s *Series) Stored() uint64 {
 	var sum uint64
 	for _, p := range s.Points {
@@ -217,8 +216,8 @@ func (s *Series) Stored() uint64 {
 	return sum
 }
 
-// Exact reports whether a series that was asked for always holds what it ever counted: what is stored and what has
-// expired make its lifetime. One that is damaged does not, whatever could be read of it.
+// Exact reports whether the points of a series and its expired hits add up to its lifetime. The series must be the
+// result of a query for [Always]. A damaged series is not exact.
 func (s *Series) Exact() bool {
 	return s.Err == nil && s.Expired <= MaxTotal && s.Stored()+s.Expired == s.Lifetime
 }
@@ -226,7 +225,7 @@ func (s *Series) Exact() bool {
 // Range is a half-open range of time, in Unix seconds.
 type Range struct{ From, To int64 }
 
-// Always returns the range that holds every point of every series.
+// Always returns the range that contains every point of every series.
 func Always() Range { return Range{0, (maxMinute + 1) * Minute} }
 
 // widen moves both ends outwards to multiples of a width.
@@ -240,18 +239,19 @@ func (r Range) Has(at int64) bool { return at >= r.From && at < r.To }
 // Length returns the range's length in seconds.
 func (r Range) Length() int64 { return r.To - r.From }
 
-// Sample is how many hits a series had ever counted at a moment.
+// Sample is the number of hits that a series had counted in its lifetime at a moment.
 type Sample struct {
 	At    int64 // Unix seconds
 	Total uint64
 }
 
 // AppendSamples appends the series' total at the beginning and the end of each point, oldest first, each moment once.
-// There the totals are exact, whatever the tiers; between them they are only known not to fall. A bucket that is not over
-// ends at now, in Unix seconds.
+// At these moments the totals are exact, whatever the tier. The bucket that is not over yet ends at now, in Unix
+// seconds.
 //
-// The points must be all points of the series from some moment on, as a query without an end returns them: totals are
-// computed backwards from the lifetime. A damaged series may store more than its lifetime; its totals begin with 0.
+// The points must be all points of the series from some moment on, as a query without an end returns them, because the
+// totals are computed backwards from the lifetime. The totals of a damaged series with more points than its lifetime
+// begin with 0.
 func (s *Series) AppendSamples(dst []Sample, now int64) []Sample {
 	total := s.Lifetime - min(s.Stored(), s.Lifetime)
 	last := int64(-1)

@@ -87,8 +87,8 @@ func gather(series [][]Point, cut func(*Extent) Cut) (Cut, [][]Point) {
 	}
 }
 
-// shorter is by how much days may be shorter in all, in a range of two months: half a day where UTC's end and local ones
-// begin, an hour in spring, and some minutes between tiers.
+// shorter is by how much days may be shorter in all, in a range of two months: half a day where UTC's end and local
+// ones begin, an hour in spring, and some minutes between tiers.
 const shorter = 14 * Hour
 
 func TestCutNeitherSplitsNorLosesHits(t *testing.T) {
@@ -115,11 +115,11 @@ func cutAtRandom(t *testing.T, seed uint64, zones []*time.Location) {
 			series = append(series, randomPoints(r, asked.From-2*Day, asked.To+2*Day))
 		}
 		n, zone := 1+r.IntN([]int{3, 40, 2000}[r.IntN(3)]), zones[r.IntN(len(zones))]
-		how := func(m *Extent) Cut { return m.cut(asked, n, zone) }
+		how := func(m *Extent) Cut { return m.cutByNumber(asked, n, zone) }
 		if r.IntN(3) == 0 {
 			step := []int64{1, 7, 15, 60, 90, 360, 1440, 2 * 1440, 7 * 1440}[r.IntN(9)] * Minute
 			n = int((asked.Length()+shorter)/step) + 2
-			how = func(m *Extent) Cut { return m.step(asked, m.stepWidth(step), zone) }
+			how = func(m *Extent) Cut { return m.cutByStep(asked, m.stepWidth(step), zone) }
 		}
 		cut, seen := gather(series, how)
 		used := cut.Range()
@@ -170,7 +170,7 @@ func TestCutTakesTheNarrowestRoundWidth(t *testing.T) {
 				m.Add([]Point{{Start: noon, Tier: Tier(t), Sum: 1}})
 			}
 		}
-		if got := m.cut(Range{noon, noon + c.length}, c.n, time.UTC).Borders[:2]; got[0] != noon+c.want[0] || got[1] != noon+c.want[1] {
+		if got := m.cutByNumber(Range{noon, noon + c.length}, c.n, time.UTC).Borders[:2]; got[0] != noon+c.want[0] || got[1] != noon+c.want[1] {
 			t.Errorf("%d seconds, stored by %d, in %d buckets: the first is %v, want %v after noon", c.length, c.width, c.n, got, c.want)
 		}
 	}
@@ -218,7 +218,7 @@ func TestCutAlignsRangesToSteps(t *testing.T) {
 		var m Extent
 		m.Add(c.met)
 		used := m.stepWidth(c.step)
-		cut := m.step(Range{unix(t, c.from), unix(t, c.to)}, used, zone)
+		cut := m.cutByStep(Range{unix(t, c.from), unix(t, c.to)}, used, zone)
 		if got := shown(cut.Borders, zone); used != c.used || !slices.Equal(got, c.want) {
 			t.Errorf("%s: steps of %d have borders\n%q, want steps of %d with\n%q", c.promise, used, got, c.used, c.want)
 		}
@@ -287,7 +287,7 @@ func TestTotalsHaveSamplesAtBucketBorders(t *testing.T) {
 func TestTotalsAreExactAcrossTiers(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 16))
-		keep := DefaultKeep()
+		keep := DefaultRetention()
 		now := int64(1_790_000_000) + r.Int64N(10*Day)
 		minutes := make(map[int64]uint64) // since 1970
 		var ledger Ledger

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// withHalfHours are zones that are, or at some time were, a half or a quarter of an hour from UTC, and two of whole hours.
+// withHalfHours are zones that are, or at some time were, a half or a quarter of an hour from UTC, and two of whole
+// hours.
 var withHalfHours = []string{"Asia/Kolkata", "Asia/Kathmandu", "Asia/Tehran", "Asia/Kabul", "Asia/Yangon", "Asia/Colombo", "Asia/Pyongyang",
 	"Australia/Adelaide", "Australia/Darwin", "Australia/Eucla", "Australia/Lord_Howe", "America/St_Johns", "America/Caracas",
 	"Pacific/Chatham", "Pacific/Marquesas", "Pacific/Norfolk", "Europe/Berlin", "Asia/Tokyo"}
@@ -24,7 +25,7 @@ func TestEachLocalDayIsOneBucket(t *testing.T) {
 					var met Extent
 					width := stored.Width()
 					met.Add([]Point{{Start: floorDiv(asked.From, width) * width, Tier: stored}, {Start: floorDiv(asked.To-1, width) * width, Tier: stored}})
-					byDay := met.step(asked, Day, zone)
+					byDay := met.cutByStep(asked, Day, zone)
 					if len(byDay.Borders) != days+1 {
 						t.Fatalf("%s, stored by %v: %d days from %v are cut at %v", name, stored, days, first, shown(byDay.Borders, zone))
 					}
@@ -39,13 +40,13 @@ func TestEachLocalDayIsOneBucket(t *testing.T) {
 						if step > Hour && asked.From%Hour == 0 && asked.To%Hour == 0 {
 							continue // these begin at multiples since 1970
 						}
-						cut := met.step(asked, met.stepWidth(step), zone)
+						cut := met.cutByStep(asked, met.stepWidth(step), zone)
 						if got := cut.Range(); got != want || !containsAll(cut.Borders, byDay.Borders) {
 							t.Fatalf("%s, stored by %v: %d days from %v by %d s are cut at %v, want all midnights and ends of %v among them",
 								name, stored, days, first, step, shown(cut.Borders, zone), shown(byDay.Borders, zone))
 						}
 					}
-					if cut := met.cut(asked, 100, zone); cut.Range() != want {
+					if cut := met.cutByNumber(asked, 100, zone); cut.Range() != want {
 						t.Fatalf("%s, stored by %v: %d days from %v as a picture are %v, want %v", name, stored, days, first, cut.Range(), want)
 					}
 				}
@@ -65,7 +66,7 @@ func TestRangesNearAMovedMidnightKeepBuckets(t *testing.T) {
 	met.Add([]Point{{Start: unix(t, "2026-10-24T18:00:00Z"), Tier: Hours}})
 	for _, asked := range []Range{{unix(t, "2026-10-24T23:45:00+05:30"), unix(t, "2026-10-25T00:00:00+05:30")},
 		{unix(t, "2026-10-25T00:00:00+05:30"), unix(t, "2026-10-25T00:15:00+05:30")}} {
-		for _, cut := range []Cut{met.step(asked, Hour, zone), met.cut(asked, 1, zone)} {
+		for _, cut := range []Cut{met.cutByStep(asked, Hour, zone), met.cutByNumber(asked, 1, zone)} {
 			if got := cut.Range(); got.From > asked.From || got.To < asked.To {
 				t.Errorf("%v is cut into %v, though its hits are in the hour around midnight", asked, shown(cut.Borders, zone))
 			}

@@ -8,41 +8,41 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// RangeQuery asks for series, and says how their time is to be cut.
+// RangeQuery is a query for series, and says how to cut their time range into buckets.
 type RangeQuery struct {
-	Query        // without its range
-	Range  Range // as asked for, before it is widened to whole buckets
-	Points int   // how many buckets to cut the time into at most; 0: as stored, or by Step
-	Step   int64 // how wide they are to be, as [ParseStep] returns it; 0: as stored, or by Points
+	Query        // its From and To are not used
+	Range  Range // the requested range, which is widened to whole buckets
+	Points int   // cut into at most so many buckets; 0: by Step, or as stored
+	Step   int64 // cut into buckets of this width, which [ParseStep] returns; 0: by Points, or as stored
 	Zone   *time.Location
 }
 
-// Shape is the range that an answer is about, and how it is cut: without borders as stored.
+// Shape is the range of an answer and its cut. Without borders the buckets are as stored.
 type Shape struct {
 	Range
 	Cut  Cut
-	Step int64 // in force, in seconds, if one was asked for
+	Step int64 // actual width in seconds, if a step was requested
 }
 
-// Gathered is what was read to answer a question.
-type Gathered struct {
+// GatherResult describes the series that Gather has read.
+type GatherResult struct {
 	Shape
-	Stored     Extent     // of the series that can be read, of all shapes that were tried
-	Met        Extent     // of the same series, in this shape
-	Found      bool       // a series matches, with hits in the range or not
-	Unreadable Unreadable // those left out
+	Stored     Extent     // extent of the readable series, in all shapes that were tried
+	Visited    Extent     // extent of the readable series, in this shape
+	Found      bool       // a series matches, with or without hits in the range
+	Unreadable Unreadable // the series that were left out
 }
 
-// maxRounds is how often the store is asked again because it has coarser buckets than the shape allows.
+// maxRounds bounds how often the store is queried because its buckets are coarser than the shape allows.
 const maxRounds = 12
 
-// Gather reads all series of a question in one shape, and calls visit with those that can be read. The stored buckets
-// decide which shapes are possible, so the first shape is a guess. For each, begin is called first: what was visited in
-// another is void.
-func (q *RangeQuery) Gather(ctx context.Context, from Store, begin func(Shape), visit func(Series) error) (Gathered, error) {
-	var g Gathered
+// Gather reads all series of a query in one shape, and calls visit with the readable ones. The stored buckets decide
+// which shapes are possible, so Gather may have to try several. It calls begin before each one, and the caller must
+// then discard the series that it has visited.
+func (q *RangeQuery) Gather(ctx context.Context, from Store, begin func(Shape), visit func(Series) error) (GatherResult, error) {
+	var g GatherResult
 	for range maxRounds {
-		g.Shape, g.Unreadable, g.Met = q.shapeFor(&g.Stored), Unreadable{}, Extent{}
+		g.Shape, g.Unreadable, g.Visited = q.shapeFor(&g.Stored), Unreadable{}, Extent{}
 		begin(g.Shape)
 		var err error
 		g.Found, err = q.Each(ctx, from, g.Range, func(s Series) error {
@@ -51,34 +51,34 @@ func (q *RangeQuery) Gather(ctx context.Context, from Store, begin func(Shape), 
 				return nil
 			}
 			g.Stored.Add(s.Points)
-			g.Met.Add(s.Points)
+			g.Visited.Add(s.Points)
 			return visit(s)
 		})
 		if err != nil {
-			return Gathered{}, err
+			return GatherResult{}, err
 		}
 		if next := q.shapeFor(&g.Stored); next.Range == g.Range && next.Cut.equal(&g.Cut) {
 			return g, nil
 		}
 	}
-	return Gathered{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
+	return GatherResult{}, errors.New("it is being moved to coarser tiers faster than it is read: ask again")
 }
 
-// shapeFor returns how the question is answered if the stored buckets have this extent.
+// shapeFor returns the shape of the answer if the stored buckets have this extent.
 func (q *RangeQuery) shapeFor(stored *Extent) Shape {
 	switch {
 	case q.Step > 0:
 		step := stored.stepWidth(q.Step)
-		cut := stored.step(q.Range, step, q.Zone)
+		cut := stored.cutByStep(q.Range, step, q.Zone)
 		return Shape{cut.Range(), cut, step}
 	case q.Points > 0:
-		cut := stored.cut(q.Range, q.Points, q.Zone)
+		cut := stored.cutByNumber(q.Range, q.Points, q.Zone)
 		return Shape{cut.Range(), cut, 0}
 	}
 	return Shape{Range: stored.widen(q.Range, q.Zone)}
 }
 
-// Buckets returns a series in this shape.
+// Buckets returns the buckets of a series in this shape.
 func (s *Shape) Buckets(series *Series) []Bucket {
 	if s.Cut.Borders != nil {
 		return s.Cut.fill(series.Points)
@@ -90,9 +90,9 @@ func (s *Shape) Buckets(series *Series) []Bucket {
 	return buckets
 }
 
-// Each calls visit with each series of a query, in a range, and reports whether there were any with a name. If no path
-// and value are as asked for, they are understood as people are shown them, which is not escaped. A series without a
-// name is shown once.
+// Each calls visit with each series of a query, in a range, and reports whether there were any with a name. If no
+// series has the query's path and value, Each compares them unescaped, as people see them. It visits only one of the
+// unnamed series with the same error.
 func (q *Query) Each(ctx context.Context, from Store, in Range, visit func(Series) error) (found bool, err error) {
 	query := *q
 	query.From, query.To = in.From, in.To
@@ -118,7 +118,7 @@ func (q *Query) Each(ctx context.Context, from Store, in Range, visit func(Serie
 	}
 }
 
-// isWanted reports whether a path or a value is wanted, as it is stored or as people are shown it; nil wants any.
+// isWanted reports whether a stored path or value is the wanted one, escaped or not; nil wants any.
 func isWanted(stored string, wanted *string) bool {
 	return wanted == nil || descriptors.SamePath(stored, *wanted)
 }

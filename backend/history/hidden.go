@@ -8,29 +8,29 @@ import (
 	"errors"
 )
 
-// errHidden stands for the errors of damaged series, which name keys and so may name values.
+// errHidden replaces the errors of damaged series, which name keys and so may name values.
 var errHidden = errors.New("what is stored of it is damaged; the reason is shown to whoever may read values")
 
 type hidingKey struct{}
 
-// HideValues returns a context in which a [HidingStore] hides values: each is replaced by a hash under key, so that
-// values stay apart and sums exact. The key must be secret, as values are easily guessed.
+// HideValues returns a context in which a [HidingStore] hides values: it replaces each value by a keyed hash, so that
+// different values stay different. The key must be secret, as values are easily guessed.
 func HideValues(ctx context.Context, key []byte) context.Context {
 	return context.WithValue(ctx, hidingKey{}, key)
 }
 
-// HidesValues reports whether [HideValues] has made a context.
+// HidesValues reports whether values are hidden in a context; see [HideValues].
 func HidesValues(ctx context.Context) bool { return ctx.Value(hidingKey{}) != nil }
 
-// HidingStore returns a store whose queries hide values where their context says so; see [HideValues].
+// HidingStore returns a store whose queries hide values if their context says so; see [HideValues].
 func HidingStore(s Store) Store { return hidingStore{s} }
 
-// IsPersonal reports whether a series' value came with requests.
+// IsPersonal reports whether the value of a series comes from requests, and so may be personal data.
 func IsPersonal(value string) bool { return value != "" && value != OtherValue }
 
 type hidingStore struct{ Store }
 
-// Query is the store's. Where values are hidden, a query names one by its hash.
+// Query implements [Store]. If values are hidden, a query names a value by its hash.
 func (h hidingStore) Query(ctx context.Context, q Query, yield func(Series) error) error {
 	key, hides := ctx.Value(hidingKey{}).([]byte)
 	if !hides {
@@ -46,7 +46,7 @@ func (h hidingStore) Query(ctx context.Context, q Query, yield func(Series) erro
 		}
 		if IsPersonal(s.ID.Value) {
 			hash := hmac.New(sha256.New, key)
-			hash.Write([]byte(s.ID.Value)) // a hash takes everything
+			hash.Write([]byte(s.ID.Value)) // never fails
 			s.ID.Value = "hidden-" + hex.EncodeToString(hash.Sum(nil)[:6])
 		}
 		if wanted != nil && !s.Unnamed && s.ID.Value != *wanted {

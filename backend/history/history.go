@@ -1,7 +1,7 @@
-// Package history is the contract between counting, storing and querying hits: series of hits, numbered batches, tiers
-// that grow coarser with age, and the arithmetic that downsamples counts and cuts query results into buckets. It reads no
-// clock and has no store. The stores are filehistory and redishistory below it, and export sends hits to them. README.md
-// says what is promised.
+// Package history is the contract between the packages that record, store and query hits: series of hits, numbered
+// batches, tiers that grow coarser with age, and the arithmetic that downsamples counts and cuts query results into
+// buckets. It reads no clock and has no store. Packages filehistory and redishistory are the stores; package export
+// sends hits to them. README.md lists the promises.
 package history
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Outcome is what became of hits. Each hit has one of the first four; Near is a part of Within.
+// Outcome is the outcome of hits. Each hit has one of the first four; Near is a part of Within.
 type Outcome uint8
 
 // The outcomes. Their numbers are stored: add to the end, never renumber.
@@ -25,7 +25,7 @@ const (
 	Degraded                     // no store answered
 	Near                         // within, but close to the limit
 	Outcomes      = int(Near) + 1
-	WholeOutcomes = int(Near) // the first ones, which add up to all hits
+	WholeOutcomes = int(Near) // number of outcomes, from the first one on, that add up to all hits
 )
 
 var outcomeNames = [Outcomes]string{"within", "over", "shadow", "degraded", "near"}
@@ -33,11 +33,11 @@ var outcomeNames = [Outcomes]string{"within", "over", "shadow", "degraded", "nea
 // String returns the outcome's name in queries and metrics.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// IsPart reports whether hits of the outcome are counted in another one as well: in the number of all hits, they are not
-// counted again.
+// IsPart reports whether hits of the outcome are also counted in another outcome, so that the number of all hits leaves
+// them out.
 func (o Outcome) IsPart() bool { return o == Near }
 
-// ParseOutcome reads an outcome's name, or a word that people have for Over.
+// ParseOutcome reads an outcome's name, or refused or denied, which mean Over.
 func ParseOutcome(name string) (Outcome, error) {
 	if name == "refused" || name == "denied" {
 		return Over, nil
@@ -48,15 +48,15 @@ func ParseOutcome(name string) (Outcome, error) {
 	return 0, fmt.Errorf("%q is not an outcome: use one of %s", name, strings.Join(outcomeNames[:], ", "))
 }
 
-// OtherValue is the value of hits whose own value was not among the heaviest of its rule, or has no series.
+// OtherValue is the value of hits whose actual value is not among the heaviest of its rule, or has no series.
 const OtherValue = "__other__"
 
 // ID names a series. Two IDs are the same series exactly if they are equal.
 type ID struct {
 	Domain  string
-	Path    string // of the rule: escaped, see descriptors.Rule
+	Path    string // path of the rule, escaped; see descriptors.Rule
 	Outcome Outcome
-	Value   string // where the rule asks for values of their own, else ""
+	Value   string // value of the descriptor, if the rule has series for its values, else ""
 }
 
 // Compare orders series by domain, path, value and outcome.
@@ -65,10 +65,11 @@ func (id ID) Compare(other ID) int {
 		strings.Compare(id.Value, other.Value), cmp.Compare(id.Outcome, other.Outcome))
 }
 
-// Partitions is how many parts all series fall into. It is fixed for the life of the data.
+// Partitions is the number of partitions of all series. It can never change.
 const Partitions = 256
 
-// Partition is one of them. What it holds is kept together, so that a batch is applied whole or not at all.
+// Partition is a partition of all series. A store keeps a partition together, so that it can apply a batch as a whole
+// or not at all.
 type Partition uint8
 
 // Partition returns the series' partition, by FNV-1a over the parts of its ID.
@@ -83,44 +84,44 @@ func (id ID) Partition() Partition {
 	return Partition(sum ^ sum>>8 ^ sum>>16 ^ sum>>24 ^ sum>>32 ^ sum>>40 ^ sum>>48 ^ sum>>56)
 }
 
-// MaxTotal is how many hits a series can hold in its life. Stores refuse what goes beyond, and report how much.
+// MaxTotal is how many hits a series can count in its lifetime. Stores refuse further hits, and report their number.
 const MaxTotal = 1_000_000_000_000_000_000 - 1
 
-// Increment is hits of one series in one bucket: a minute, or, for imported hits, a bucket of a coarser tier.
+// Increment adds hits of one series to one bucket: a minute or, for imported hits, a bucket of a coarser tier.
 type Increment struct {
 	ID     ID
-	Minute int64  // since 1970; the bucket is the one that holds it
+	Minute int64  // minutes since 1970, of any moment in the bucket
 	Hits   uint64 // 1 to MaxTotal
-	Tier   Tier   // of the bucket
-	Peak   uint64 // the hits of its largest minute; unused if Tier is Minutes
+	Tier   Tier   // tier of the bucket
+	Peak   uint64 // hits of the bucket's largest minute; unused if Tier is Minutes
 }
 
-// MaxBatch is how many increments a batch may hold: about a quarter of a millisecond of a Redis server.
+// MaxBatch bounds the increments of a batch. So many take a Redis server about a quarter of a millisecond.
 const MaxBatch = 200
 
-// Batch is what a writer sends to one partition. Once sent it is immutable, and sent again as it is until the store
-// has answered. Stores rely on what is said of its fields.
+// Batch is a batch of increments that a writer sends to one partition. After it was first sent, the writer must not
+// change it, and sends it again until the store has answered. Stores rely on the comments of the fields.
 type Batch struct {
 	Writer string // random for each start of a process; not empty
 	Seq    uint64 // 1 for the writer's first batch in this partition; 0 only asks for the position
-	After  uint64 // the batch that this one follows: Seq-1, or less once batches between have been given up as lost
-	// Increments are of series of this partition, at most MaxBatch, no bucket of a series twice.
+	After  uint64 // the batch that this one follows: Seq-1, or less if batches between were given up as lost
+	// Increments are at most MaxBatch increments of series of this partition, at most one for each bucket of a series.
 	Increments []Increment
 }
 
 // maxMinute is in the year 9999.
 const maxMinute = 253402300799 / Minute
 
-// ApplyStatus is what became of a batch.
+// ApplyStatus says what a store did with a batch.
 type ApplyStatus uint8
 
 const (
 	Applied   ApplyStatus = iota // counted now
 	Duplicate                    // counted before; nothing was done
-	Gap                          // the store holds less of this writer than the batch follows; nothing was done
+	Gap                          // the store lacks batches that this one follows; nothing was done
 )
 
-// Status returns what is to become of the batch in a partition that holds this writer's batches up to last.
+// Status returns the status of the batch in a partition that has this writer's batches up to last.
 func (b *Batch) Status(last uint64) ApplyStatus {
 	switch {
 	case last >= b.Seq:
@@ -134,41 +135,39 @@ func (b *Batch) Status(last uint64) ApplyStatus {
 // ApplyResult is a store's answer to a batch.
 type ApplyResult struct {
 	Status ApplyStatus
-	Last   uint64 // the last batch of this writer that the partition holds, 0 for none
-	// Refused is the hits of batch Last that were not counted, as their increments would have brought a series above
-	// MaxTotal. It is the same whenever it is asked, so that a lost reply hides none.
+	Last   uint64 // the last batch of this writer in the partition, 0 for none
+	// Refused is the number of hits of batch Last that were not counted, as their increments would have brought a series
+	// above MaxTotal. It is the same at each Apply until the next batch, so that none go unnoticed if a reply is lost.
 	Refused uint64
 }
 
-// Store keeps series. All its methods may be called by any number of goroutines and processes.
+// Store stores series. All its methods may be called by any number of goroutines and processes.
 type Store interface {
-	// Apply counts a batch in its partition once, however often it is sent: all of it, or nothing. Where it finds that a
-	// series holds more points than Keep.MaxPoints, it rolls that series early. An error means that the batch may or
-	// may not have been counted.
+	// Apply counts a batch in its partition as a whole or not at all, and once, however often it is sent. It downsamples a
+	// series early that has more than Retention.MaxPoints points. After an error the batch may or may not have been
+	// counted.
 	Apply(ctx context.Context, p Partition, b Batch) (ApplyResult, error)
-	// Downsample is the downsampling job: it moves what is old enough to coarser tiers, and drops what is older than the
-	// retention. The moment is the store's own clock, if that is earlier. It may be killed anywhere, run twice and run in
-	// parallel.
+	// Downsample is the downsampling job: it moves buckets that are due to coarser tiers, and drops expired days. It uses
+	// the earlier of now and the store's clock. It may be killed at any moment, run again and run in parallel.
 	Downsample(ctx context.Context, now time.Time) (DownsampleResult, error)
-	// Query calls yield with each series that matches, in no particular order, each a snapshot; its points are those
-	// that overlap the query's range. A series that is damaged comes with its Err, and the others still come. It ends
-	// with the first error of yield, and with any other trouble: a store that does not answer, a file whose pages are
-	// damaged.
+	// Query calls yield with a snapshot of each series that matches, in no particular order, with the points that overlap
+	// the query's range. A damaged series has an Err, and does not end the query. Query returns the first error of yield,
+	// or an error of the store, such as a server that does not answer or a file with damaged pages.
 	Query(ctx context.Context, q Query, yield func(Series) error) error
-	// WaitReplicated returns nil once no failover can lose acknowledged batches. If ctx ends first, its error names the
-	// servers whose failover still may.
+	// WaitReplicated returns nil once no failover can lose acknowledged batches. If ctx ends first, the error names the
+	// servers whose failover still could.
 	WaitReplicated(ctx context.Context) error
 	// Close closes the store. It must be the last call.
 	Close() error
 }
 
-// DownsampleResult is what a run of the job did.
+// DownsampleResult is the result of a run of the downsampling job.
 type DownsampleResult struct {
-	Partitions int    // looked at, of Partitions
-	Series     uint64 // moved or dropped from
-	Chunks     uint64 // moved to the next tier; of days: dropped from
-	Points     uint64 // in them
-	Expired    uint64 // hits dropped with the retention
+	Partitions int    // partitions that were visited without an error
+	Series     uint64 // series that were changed
+	Chunks     uint64 // chunks that were moved to the next tier, or lost expired days
+	Points     uint64 // points that were moved or dropped
+	Expired    uint64 // hits that were dropped with expired days
 }
 
 // Query asks for series and a range of time.
@@ -185,7 +184,7 @@ func (q *Query) Matches(id ID) bool {
 		(len(q.Outcomes) == 0 || slices.Contains(q.Outcomes, id.Outcome))
 }
 
-// IDs returns the only series that the query can be about, each once; nil if it does not name them.
+// IDs returns the series that the query names; nil if it leaves domain, path or value open.
 func (q *Query) IDs() []ID {
 	if q.Domain == nil || q.Path == nil || q.Value == nil {
 		return nil
@@ -199,7 +198,7 @@ func (q *Query) IDs() []ID {
 	return ids
 }
 
-// Partitions returns those that may hold a series that the query asks for.
+// Partitions returns the partitions that may have a series that the query asks for.
 func (q *Query) Partitions() (all []Partition) {
 	ids := q.IDs()
 	for _, id := range ids {
@@ -212,28 +211,28 @@ func (q *Query) Partitions() (all []Partition) {
 	return slices.Compact(all)
 }
 
-// Series is a snapshot of a series: at every moment the sums of all its points, from the beginning of time to its end,
-// and Expired make Lifetime.
+// Series is a snapshot of a series. The sums of all its points, in a query without a range, and Expired add up to
+// Lifetime.
 type Series struct {
 	ID       ID
-	Lifetime uint64 // all hits that were ever counted
-	Expired  uint64 // of these, dropped with the retention
+	Lifetime uint64 // all hits ever counted
+	Expired  uint64 // part of Lifetime that was dropped with expired days
 	Points   []Point
-	Fine     bool // it holds points finer than a day, in the range or not: its last hits are not old
-	// Err is the first reason why a part of the series cannot be read, with the key at fault; nil if there is none. The
-	// other fields hold what could be read.
+	Fine     bool // the series has points finer than a day, in the range or not, so its last hits are recent
+	// Err is the first reason why a part of the series cannot be read, and names the key; nil if all of it was read. The
+	// other fields have the readable parts.
 	Err error
-	// Unnamed is set if the ID could not be read either: it is empty, and Err names the key. It may stand for several
-	// series, and for one that the query is not about.
+	// Unnamed means that the ID could not be read either and is empty. There may be several such series, and the query may
+	// not match them.
 	Unnamed bool
 }
 
-// Point is the hits of a bucket. The points of a series do not overlap, and come oldest first; empty ones are left out.
+// Point is a bucket with hits. The points of a series do not overlap, and are ordered by time.
 type Point struct {
 	Start int64 // Unix seconds
 	Tier  Tier
 	Sum   uint64
-	Peak  uint64 // the largest minute in it that was known when it was downsampled; of a minute, Sum
+	Peak  uint64 // hits of the largest minute that was known when the bucket was made; for a minute, Sum
 }
 
 // End returns where the bucket ends, in Unix seconds.

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Ledger is one series in memory: all its chunks, or those that a query wants. It implements [Chunks] without errors.
-// It may be used by one goroutine at a time. The zero value is an empty series.
+// Ledger is one series in memory: all its chunks, or those that a query needs. It implements [Chunks] and never returns
+// errors. It is not for concurrent use. The zero value is an empty series.
 type Ledger struct {
 	Totals
 	Chunks map[Chunk]Cells // none of them empty
 }
 
-// Cells returns the cells of a chunk, none if it has no such chunk.
+// Cells implements [Chunks].
 func (l *Ledger) Cells(c Chunk) (Cells, error) { return l.Chunks[c], nil }
 
-// SetCells replaces the cells of a chunk, and leaves the totals alone. No cells remove it.
+// SetCells implements [Chunks]. It does not change the totals.
 func (l *Ledger) SetCells(c Chunk, cells Cells) error {
 	if l.Chunks == nil {
 		l.Chunks = make(map[Chunk]Cells)
@@ -28,12 +28,12 @@ func (l *Ledger) SetCells(c Chunk, cells Cells) error {
 	return nil
 }
 
-// Fine returns the chunks finer than a day, in any order.
+// Fine implements [Chunks].
 func (l *Ledger) Fine() ([]Chunk, error) {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(l.Chunks)), func(c Chunk) bool { return c.Tier == Days }), nil
 }
 
-// Add adds what another part of the same run did.
+// Add adds the result of another part of the same run.
 func (r *DownsampleResult) Add(more DownsampleResult) {
 	r.Partitions += more.Partitions
 	r.Series += more.Series
@@ -42,20 +42,20 @@ func (r *DownsampleResult) Add(more DownsampleResult) {
 	r.Expired += more.Expired
 }
 
-// Series returns what a reader sees who asks for a range, in Unix seconds; from inclusive, to exclusive.
+// Series returns the series with its points in a range, in Unix seconds; from inclusive, to exclusive.
 func (l *Ledger) Series(id ID, from, to int64) Series {
 	var points []Point
 	for c, cells := range l.Chunks {
 		for i := range cells {
-			points = append(points, Point{Start: c.At(cells[i].Place), Tier: c.Tier, Sum: cells[i].Sum, Peak: cells[i].Peak})
+			points = append(points, Point{Start: c.At(cells[i].Index), Tier: c.Tier, Sum: cells[i].Sum, Peak: cells[i].Peak})
 		}
 	}
 	points = slices.DeleteFunc(fold(points), func(p Point) bool { return p.Start >= to || p.End() <= from || from >= to })
 	return Series{ID: id, Lifetime: l.Lifetime, Expired: l.Expired, Points: points, Fine: l.Totals.Points > 0}
 }
 
-// fold puts points in order, and adds those of late hits, which lie inside the stored bucket of a coarser tier, to that
-// bucket: it is where they will end. It owns points from then on.
+// fold sorts points. Points of late hits may lie inside the stored bucket of a coarser tier; fold adds them to that
+// bucket, as downsampling will. The caller must not use points any more.
 func fold(points []Point) []Point {
 	slices.SortFunc(points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Tier, a.Tier))
@@ -72,8 +72,8 @@ func fold(points []Point) []Point {
 	return folded
 }
 
-// Needs reports whether a chunk may hold anything of the answer to the query: its range is widened to whole days,
-// because late hits of a day belong to a bucket that overlaps the range wherever in the day they lie.
+// Needs reports whether the answer to the query may need a chunk. The query's range is widened to whole days, because
+// late hits of a day are added to a bucket of the day, which may overlap the range.
 func (q *Query) Needs(c Chunk) bool {
 	const earliest, latest = -Week, (maxMinute + 1) * Minute
 	r := Range{max(q.From, earliest), min(q.To, latest)}

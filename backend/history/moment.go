@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// minUnix is the first second, 0 apart, that may be written as a number: 12 is meant as an hour, and 2026 as a year.
+// minUnix is the least Unix time, except 0, that may be written as a number: 12 is probably an hour, and 2026 a year.
 const minUnix = 100_000_000
 
-// ParseMoment reads a moment, in Unix seconds: a time before now, such as -90m, -12h, -30d, -2w or -1y; RFC 3339, of which
-// seconds may be left out; a time of the zone, as [ParseLocal] reads it; or Unix seconds: 0, or from minUnix on. Fractions
-// of a second are dropped. A moment before 1970 or after the year 9999 is an error.
+// ParseMoment reads a moment, in Unix seconds: a time before now, such as -90m, -12h, -30d, -2w or -1y; RFC 3339, with
+// or without seconds; a time of the zone, see [ParseLocal]; or Unix seconds, 0 or from minUnix on. It drops fractions
+// of a second. It returns an error for a moment before 1970 or after the year 9999.
 func ParseMoment(text string, now time.Time, zone *time.Location) (int64, error) {
 	at, ok := parseMoment(text, now, zone)
 	switch {
@@ -44,10 +44,10 @@ func parseMoment(text string, now time.Time, zone *time.Location) (int64, bool) 
 	return ParseLocal(text, now, zone)
 }
 
-// ParseLocal reads what calendar and clock of a zone show, in Unix seconds: 2026-11-21 is the beginning of that day,
-// 2026-11-21T12:00 and 2026-11-21 12:00 are that minute, and seconds may follow; 14:03 is the last moment, not after now,
-// at which the clock showed it. Of a time that comes twice, as when clocks go back, the first is meant; one that clocks
-// skip is read by the clock before. It reports whether text is one.
+// ParseLocal reads a local date or time of a zone, in Unix seconds, and reports whether text is one. 2026-11-21 is the
+// beginning of that day; 2026-11-21T12:00 and 2026-11-21 12:00 are that minute, and may have seconds; 14:03 is the last
+// moment, not after now, at which the clock showed that time. If clocks go back and a time comes twice, it is the first
+// one. A time that clocks skip is converted with the offset before.
 func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
 		return midnight(floorDiv(at.Unix(), Day), zone), true
@@ -66,9 +66,9 @@ func ParseLocal(text string, now time.Time, zone *time.Location) (int64, bool) {
 	return 0, false
 }
 
-// ClockAfter parses a time of the day such as 14:03, as the end of a range: the first moment after another one, a text for
-// [ParseMoment], at which the zone's clock shows it. It reports whether both texts are valid.
-func ClockAfter(text, moment string, now time.Time, zone *time.Location) (int64, bool) {
+// ParseClockAfter reads a time of the day such as 14:03, as the end of a range: the first moment after another one, a
+// text for [ParseMoment], at which the zone's clock shows it. It reports whether both texts are valid.
+func ParseClockAfter(text, moment string, now time.Time, zone *time.Location) (int64, bool) {
 	clock, ok := parseClock(text)
 	begin, err := ParseMoment(moment, now, zone)
 	for today := dayOf(begin, zone) * Day; ok && err == nil; today += Day {
@@ -85,7 +85,7 @@ func parseClock(text string) (int64, bool) {
 	return Hour*int64(clock.Hour()) + Minute*int64(clock.Minute()), err == nil
 }
 
-// onClock returns when the clock of a zone shows what a clock of UTC shows at a moment.
+// onClock returns when the clock of a zone shows the time that a clock of UTC shows at utc.
 func onClock(utc int64, zone *time.Location) int64 {
 	offset := func(at int64) int64 {
 		_, seconds := time.Unix(at, 0).In(zone).Zone()
@@ -100,7 +100,7 @@ func onClock(utc int64, zone *time.Location) int64 {
 	return utc - before
 }
 
-// parseSpan reads a length of time such as 90m, 12h, 30d, 2w or 1y, of 365 days, in seconds.
+// parseSpan reads a duration such as 90m, 12h, 30d, 2w or 1y (365 days), in seconds.
 func parseSpan(text string) (int64, bool) {
 	if len(text) < 2 {
 		return 0, false
@@ -110,8 +110,8 @@ func parseSpan(text string) (int64, bool) {
 	return int64(n) * unit, known && err == nil
 }
 
-// ParseStep reads the width of buckets, in seconds: 15m, 6h, 1d, 2w, or seconds. They are whole minutes, and from a day
-// on whole days.
+// ParseStep reads the width of buckets, in seconds: 15m, 6h, 1d, 2w, or a number of seconds. The width must be whole
+// minutes, and above a day whole days.
 func ParseStep(text string) (int64, error) {
 	step, ok := parseSpan(text)
 	if seconds, err := strconv.ParseUint(text, 10, 40); err == nil {

@@ -70,7 +70,7 @@ func TestClockAfterEndsTheRange(t *testing.T) {
 		{"UTC", "", "20:59", ""}, {"UTC", "20:30", "-1h", ""}, {"UTC", "then", "20:59", ""},
 	} {
 		zone, got := zoneOf(t, c.zone), ""
-		if at, ok := ClockAfter(c.to, c.from, now, zone); ok {
+		if at, ok := ParseClockAfter(c.to, c.from, now, zone); ok {
 			got = time.Unix(at, 0).In(zone).Format(time.RFC3339)
 		}
 		if got != c.want {

@@ -18,7 +18,7 @@ const (
 	Tiers = int(Days) + 1
 )
 
-// Lengths of time in seconds, of which those of buckets, ranges and steps are made.
+// Durations in seconds.
 const (
 	Minute = 60
 	Hour   = 60 * Minute
@@ -26,14 +26,14 @@ const (
 	Week   = 7 * Day
 )
 
-// tiers has, for each tier, how wide its buckets are and how much time a chunk of them spans, in seconds. The widths
-// divide each other, and a chunk of one tier lies in one chunk of the next, but for weeks, which may lie in two years.
+// tiers has for each tier the width of its buckets and the span of its chunks, in seconds. Each width divides the next,
+// and a chunk lies in one chunk of the next tier, except that a week may lie in two years.
 var tiers = [Tiers]struct {
 	name        string
 	width, span int64
 }{{"1m", Minute, Hour}, {"5m", 5 * Minute, Day}, {"1h", Hour, Week}, {"1d", Day, 0}}
 
-// monday is the first Monday after the beginning of Unix time, where weeks are counted from.
+// monday is the first Monday after 1970 began. Weeks are counted from it.
 const monday = 4 * Day
 
 // Width returns the width of the tier's buckets, in seconds.
@@ -42,14 +42,14 @@ func (t Tier) Width() int64 { return tiers[t].width }
 // String returns the tier's name: 1m, 5m, 1h or 1d.
 func (t Tier) String() string { return tiers[t].name }
 
-// Chunk is what a store keeps and moves as one: the minutes of an hour, the 5 minutes of a day, the hours of a week
-// that begins on Monday, the days of a year. All are in UTC.
+// Chunk is the unit that a store reads, writes and downsamples: the minutes of an hour, the 5 minutes of a day, the
+// hours of a week that begins on Monday, or the days of a year. All are in UTC.
 type Chunk struct {
 	Tier   Tier
 	Number int64 // since 1970; for days the year itself
 }
 
-// ChunkOf returns the chunk of a tier that holds a moment, in Unix seconds.
+// ChunkOf returns the chunk of a tier that contains a moment, in Unix seconds.
 func ChunkOf(t Tier, at int64) Chunk {
 	switch t {
 	case Days:
@@ -79,14 +79,14 @@ func (c Chunk) End() int64 {
 	return c.Start() + tiers[c.Tier].span
 }
 
-// Place returns the index in its chunk of the bucket that holds a moment, in Unix seconds.
-func (c Chunk) Place(at int64) int { return int((at - c.Start()) / c.Tier.Width()) }
+// Index returns the index of the bucket that contains a moment, in Unix seconds.
+func (c Chunk) Index(at int64) int { return int((at - c.Start()) / c.Tier.Width()) }
 
-// At returns the first moment of a bucket of the chunk, in Unix seconds.
-func (c Chunk) At(place int) int64 { return c.Start() + int64(place)*c.Tier.Width() }
+// At returns the first moment of the bucket with an index, in Unix seconds.
+func (c Chunk) At(index int) int64 { return c.Start() + int64(index)*c.Tier.Width() }
 
-// Places returns how many buckets the chunk has: at most 366.
-func (c Chunk) Places() int { return c.Place(c.End()) }
+// Len returns the number of buckets in the chunk: at most 366.
+func (c Chunk) Len() int { return c.Index(c.End()) }
 
 func floorDiv(a, b int64) int64 {
 	q := a / b
@@ -96,27 +96,27 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// WriterTTL is how long a store knows the position of a writer that it no longer hears of. A batch that is sent again
-// later than that could count twice.
+// WriterTTL is how long a store remembers the position of a writer after its last batch. A batch that is sent again
+// later could count twice.
 const WriterTTL = Week * time.Second
 
-// Keep is how long buckets stay as fine as they are.
-type Keep struct {
-	// Ages are how old a bucket of each tier gets before it moves to the next; of days, before it is dropped. A chunk
-	// moves as a whole, when all of it is that old.
+// Retention says when buckets are downsampled and dropped.
+type Retention struct {
+	// Ages are the ages at which buckets of each tier move to the next tier, and at which days are dropped. A chunk moves
+	// as a whole, when its last bucket has that age.
 	Ages [Tiers]time.Duration
-	// MaxPoints is how many points finer than a day a series may hold before it is downsampled early.
+	// MaxPoints is how many points finer than a day a series may have before it is downsampled early.
 	MaxPoints int
 }
 
-// DefaultKeep returns a Keep of a day for minutes, a week for 5 minutes, 30 days for hours, and 3650 days for days.
-func DefaultKeep() Keep {
+// DefaultRetention keeps minutes for a day, 5 minutes for a week, hours for 30 days, and days for 3650 days.
+func DefaultRetention() Retention {
 	const d = 24 * time.Hour
-	return Keep{Ages: [Tiers]time.Duration{d, 7 * d, 30 * d, 3650 * d}, MaxPoints: 5000}
+	return Retention{Ages: [Tiers]time.Duration{d, 7 * d, 30 * d, 3650 * d}, MaxPoints: 5000}
 }
 
-// Check returns an error that names what is wrong with it, nil if nothing is.
-func (k *Keep) Check() error {
+// Check returns an error if the retention is invalid.
+func (k *Retention) Check() error {
 	for t := range Tiers {
 		if k.Ages[t] < time.Hour {
 			return fmt.Errorf("buckets of %s are to be kept for %v, and an hour is the least", Tier(t), k.Ages[t])
@@ -132,9 +132,9 @@ func (k *Keep) Check() error {
 	return nil
 }
 
-// Due returns when a chunk is moved to the next tier, in Unix seconds. For a chunk of days it returns when the first day,
-// which begins at first, is dropped.
-func (k *Keep) Due(c Chunk, first int64) int64 {
+// Due returns when a chunk is due to move to the next tier, in Unix seconds. For a chunk of days it returns when its
+// first day, which begins at first, is due to be dropped.
+func (k *Retention) Due(c Chunk, first int64) int64 {
 	age := int64(k.Ages[c.Tier] / time.Second)
 	if c.Tier == Days {
 		return first + Day + age

@@ -6,32 +6,33 @@ import (
 	"slices"
 )
 
-// Totals are the numbers of a series that a store keeps beside its chunks. Their methods are all the arithmetic that
-// changes a series; where the chunks are is the store's business. After an error neither totals nor chunks may be kept:
-// a store works in a transaction.
+// Totals are the numbers of a series that a store has in addition to its chunks. Their methods have all the arithmetic
+// of changes; the store provides the chunks. After an error the store must discard the changes of totals and
+// chunks, as by rolling a transaction back.
 type Totals struct {
-	Lifetime uint64 // all hits that were ever counted, up to MaxTotal
-	Expired  uint64 // of these, dropped with the retention
-	Points   uint64 // buckets finer than a day
+	Lifetime uint64 // all hits ever counted, up to MaxTotal
+	Expired  uint64 // part of Lifetime that was dropped with expired days
+	Points   uint64 // number of buckets finer than a day
 }
 
-// FullyExpired reports whether all hits of a value's series have expired. Stores then remove it, so that changing values
-// do not add series for ever. Other series keep their lifetime.
+// FullyExpired reports whether this is the series of a value and all its hits have expired. Stores then remove it, so
+// that changing values do not add series for ever. Other series stay, with their lifetime.
 func (t *Totals) FullyExpired(id ID) bool { return IsPersonal(id.Value) && t.Expired == t.Lifetime }
 
-// Chunks is where the cells of one series are kept: in memory, or in a transaction of a store.
+// Chunks gives access to the cells of one series, in memory or in a transaction of a store.
 type Chunks interface {
-	// Cells returns those of a chunk, none if the series has no such chunk. The caller may write into them.
+	// Cells returns the cells of a chunk, none if the series has no such chunk. The caller may change them.
 	Cells(c Chunk) (Cells, error)
-	// SetCells replaces the cells of a chunk. No cells remove it.
+	// SetCells replaces the cells of a chunk. If there are none, it removes the chunk.
 	SetCells(c Chunk, cells Cells) error
 	// Fine returns the chunks finer than a day, in any order.
 	Fine() ([]Chunk, error)
 }
 
-// Apply counts an increment, in the present minute if its own is yet to come, and rolls the series early if it then has too
-// many points. Hits that do not fit into MaxTotal are added to r as refused, and change nothing.
-func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResult) error {
+// Apply counts an increment, and downsamples the series early if it then has too many points. An increment of the
+// future counts in the present minute. If its hits do not fit into MaxTotal, Apply adds them to r as refused, and
+// changes nothing.
+func (t *Totals) Apply(in Chunks, i *Increment, k *Retention, now int64, r *ApplyResult) error {
 	if i.Hits > MaxTotal-min(t.Lifetime, MaxTotal) {
 		r.Refused += i.Hits
 		return nil
@@ -43,7 +44,7 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 		return err
 	}
 	before := len(cells)
-	cells, cell := cells.at(c.Place(at))
+	cells, cell := cells.at(c.Index(at))
 	cell.Sum += i.Hits
 	cell.Peak = max(cell.Peak, i.Peak)
 	if i.Tier == Minutes {
@@ -59,9 +60,9 @@ func (t *Totals) Apply(in Chunks, i *Increment, k *Keep, now int64, r *ApplyResu
 	return t.downsampleEarly(in, k, now)
 }
 
-// Downsample does what is to be done to a chunk that is due, and adds it to did: it moves it to the next tier, or drops its
-// days that are older than the retention. It does nothing to a chunk that has gone.
-func (t *Totals) Downsample(in Chunks, c Chunk, k *Keep, now int64, did *DownsampleResult) error {
+// Downsample moves a due chunk to the next tier, or drops days of it that are older than the retention, and adds the
+// result to did. It does nothing if there is no such chunk.
+func (t *Totals) Downsample(in Chunks, c Chunk, k *Retention, now int64, did *DownsampleResult) error {
 	if c.Tier < Days {
 		points, _, err := t.move(in, c)
 		did.Chunks += uint64(min(points, 1))
@@ -73,7 +74,7 @@ func (t *Totals) Downsample(in Chunks, c Chunk, k *Keep, now int64, did *Downsam
 		return err
 	}
 	n, _ := cells.Find(int(floorDiv(now-k.Due(c, c.Start()), Day) + 1)) // the first day that is not too old
-	expired, kept := cells[:n], cells[n:]
+	expired, rest := cells[:n], cells[n:]
 	if len(expired) == 0 {
 		return nil
 	}
@@ -81,11 +82,11 @@ func (t *Totals) Downsample(in Chunks, c Chunk, k *Keep, now int64, did *Downsam
 	did.Expired += expired.Sum()
 	did.Chunks++
 	did.Points += uint64(len(expired))
-	return in.SetCells(c, kept)
+	return in.SetCells(c, rest)
 }
 
-// downsampleEarly rolls a series early until it has no more fine points than it may have.
-func (t *Totals) downsampleEarly(in Chunks, k *Keep, now int64) error {
+// downsampleEarly moves chunks before they are due until the series has at most MaxPoints points finer than a day.
+func (t *Totals) downsampleEarly(in Chunks, k *Retention, now int64) error {
 	if t.Points <= uint64(k.MaxPoints) {
 		return nil
 	}
@@ -107,23 +108,23 @@ func (t *Totals) downsampleEarly(in Chunks, k *Keep, now int64) error {
 	return nil
 }
 
-// move moves a chunk to the next tier: to one chunk, or to two where a week lies in two years. It returns how many
-// points were in it, and the chunks that have them now.
+// move moves a chunk to the next tier: to one chunk, or to two if a week lies in two years. It returns the number of
+// points that the chunk had, and the chunks that have their hits now.
 func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 	cells, err := in.Cells(c)
 	if err != nil {
 		return 0, nil, err
 	}
 	for next := 0; next < len(cells); {
-		chunk := ChunkOf(c.Tier+1, c.At(cells[next].Place))
+		chunk := ChunkOf(c.Tier+1, c.At(cells[next].Index))
 		target, err := in.Cells(chunk)
 		if err != nil {
 			return 0, nil, err
 		}
 		before := len(target)
-		for ; next < len(cells) && c.At(cells[next].Place) < chunk.End(); next++ {
+		for ; next < len(cells) && c.At(cells[next].Index) < chunk.End(); next++ {
 			var cell *Cell
-			target, cell = target.at(chunk.Place(c.At(cells[next].Place)))
+			target, cell = target.at(chunk.Index(c.At(cells[next].Index)))
 			cell.Sum += cells[next].Sum
 			cell.Peak = max(cell.Peak, cells[next].Peak)
 		}
@@ -139,31 +140,32 @@ func (t *Totals) move(in Chunks, c Chunk) (points int, to []Chunk, err error) {
 	return len(cells), to, in.SetCells(c, nil)
 }
 
-// Cell is a bucket of a chunk that holds hits.
+// Cell is a bucket of a chunk, with hits.
 type Cell struct {
-	Place int    // in its chunk
-	Sum   uint64 // never 0
-	Peak  uint64 // the largest minute known when it was downsampled; of a minute, Sum
+	Index int    // of the bucket in the chunk
+	Sum   uint64 // all hits; never 0
+	Peak  uint64 // hits of the largest minute that was known when the bucket was made; for a minute, Sum
 }
 
-// Cells are the buckets of a chunk that hold hits, by place. No place comes twice.
+// Cells are the buckets of a chunk with hits, in the order of their indexes, each at most once.
 type Cells []Cell
 
-// Find returns the index of a place's cell or, if there is none, of the first cell after it.
-func (c Cells) Find(place int) (i int, found bool) {
-	return slices.BinarySearchFunc(c, place, func(cell Cell, place int) int { return cmp.Compare(cell.Place, place) })
+// Find returns the position of the cell with an index or, if there is none, of the first cell after it.
+func (c Cells) Find(index int) (i int, found bool) {
+	return slices.BinarySearchFunc(c, index, func(cell Cell, index int) int { return cmp.Compare(cell.Index, index) })
 }
 
-// at returns the cell of a place, made if there is none, and what replaces c, into which it may write.
-func (c Cells) at(place int) (Cells, *Cell) {
-	i, found := c.Find(place)
+// at returns the cell with an index, and makes it if there is none. The returned Cells replace c, whose memory they may
+// share.
+func (c Cells) at(index int) (Cells, *Cell) {
+	i, found := c.Find(index)
 	if !found {
-		c = slices.Insert(c, i, Cell{Place: place})
+		c = slices.Insert(c, i, Cell{Index: index})
 	}
 	return c, &c[i]
 }
 
-// Sum returns all hits in the cells.
+// Sum returns the number of all hits in the cells.
 func (c Cells) Sum() uint64 {
 	var sum uint64
 	for i := range c {
@@ -172,9 +174,9 @@ func (c Cells) Sum() uint64 {
 	return sum
 }
 
-// Early returns the chunk that a series with too many points moves on first: the one that the job would move first, the
-// finer of two, and the hour that is being written only where nothing else is left. It finds none if all are of days.
-func (k *Keep) Early(chunks []Chunk, now int64) (first Chunk, found bool) {
+// Early returns the chunk that a series with too many points moves first: the one that is due first, the finer of two,
+// and the present hour only if there is no other. It finds none if all chunks are of days.
+func (k *Retention) Early(chunks []Chunk, now int64) (first Chunk, found bool) {
 	due := func(c Chunk) int64 {
 		if c == ChunkOf(Minutes, now) {
 			return math.MaxInt64

@@ -7,7 +7,7 @@ import (
 )
 
 func TestEarlyChoosesTheChunkDueFirst(t *testing.T) {
-	keep := DefaultKeep()
+	keep := DefaultRetention()
 	now := time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC)
 	chunk := func(tier Tier, ago time.Duration) Chunk { return ChunkOf(tier, now.Add(-ago).Unix()) }
 	const h, d = time.Hour, 24 * time.Hour

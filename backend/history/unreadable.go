@@ -6,13 +6,13 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Unreadable counts the damaged series that an answer leaves out: a sum of their readable parts would look complete.
+// Unreadable counts the damaged series that an answer leaves out, as a sum of their readable parts would look complete.
 type Unreadable struct {
 	Count int
-	first string // about the first
+	first string // sentence about the first one
 }
 
-// Add notes a series that is left out, as its Err says.
+// Add counts a series that is left out because of its Err.
 func (u *Unreadable) Add(s *Series) {
 	if u.Count++; u.Count > 1 {
 		return
@@ -24,7 +24,7 @@ func (u *Unreadable) Add(s *Series) {
 	u.first = fmt.Sprintf("%s is left out, as it cannot be read: %v", name, s.Err)
 }
 
-// Warnings returns a sentence about the first, with how many there are, or nothing if there is none.
+// Warnings returns a sentence about the first series and the number of all, or nothing if there are none.
 func (u *Unreadable) Warnings() []string {
 	switch u.Count {
 	case 0:
@@ -35,7 +35,7 @@ func (u *Unreadable) Warnings() []string {
 	return []string{fmt.Sprintf("%s; %d are left out in all (weir history verify names what is damaged)", u.first, u.Count)}
 }
 
-// ReadableName returns a series' name, but for its outcome, as people are shown it.
+// ReadableName returns a series' name for people, without its outcome.
 func ReadableName(domain, path, value string) string {
 	name := domain + " " + descriptors.ReadablePath(path)
 	if value != "" {

@@ -82,7 +82,7 @@ func TestServersFollowTheirSRVRecord(t *testing.T) {
 			return nil, errors.New("no such host")
 		}})
 	l := lots(t)
-	if d := ask1(t, s, hits(t, own, 1, l)); backend.ReasonOf(d.Err) != backend.Down || s.Answers() == nil {
+	if d := ask1(t, s, hits(t, own, 1, l)); backend.ReasonOf(d.Err) != backend.Down || s.ProbeErr() == nil {
 		t.Errorf("%+v before any server is known; want the check refused as down, and the store not ready", d)
 	}
 	use := func(names []string) {

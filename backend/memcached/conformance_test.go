@@ -64,7 +64,7 @@ func opened(t testing.TB, c Config) *Store {
 func readStates(t testing.TB, s *Store, key []byte) window.States {
 	t.Helper()
 	var e entry
-	_, at := (*s.servers.Load()).placeOwn(nil, key, "")
+	_, at := (*s.servers.Load()).locateWeir(nil, key, "")
 	if err := s.readAt(t.Context(), at, e.read); err != nil {
 		t.Fatal(err)
 	}

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// maxTries is how often a check takes part in an exchange at most, if nothing is counted by it.
+	// maxTries bounds the exchanges of a check that is not counted.
 	maxTries = 32
-	// minExchange and minConnect are how long an exchange and connecting may always take, however little time callers
-	// have: else callers in a hurry would close connections that serve others.
+	// minExchange and minConnect are the least timeouts of an exchange and of connecting. With the short deadlines of some
+	// callers, connections that serve others too would be closed.
 	minExchange, minConnect = 25 * time.Millisecond, 200 * time.Millisecond
-	// maxIdle is how long a connection may be idle before it is checked again: an incr that is sent on a dead one is
-	// lost.
+	// maxIdle is how long a connection may be idle before it is checked again. An incr that is sent on a dead connection
+	// is lost.
 	maxIdle = time.Second
 )
 
-// request is a check under way.
+// request is the request of a check.
 type request = outbound.Request[check]
 
 // check is the state of a request.
 type check struct {
 	backend.Check                  // with a copy of its limits, and without its key
-	name          []byte           // of the key in memcached
-	isNumber      bool             // the key is envoyproxy/ratelimit's
-	window        ratelimit.Window // of a number
+	name          []byte           // the key's name in memcached
+	isNumber      bool             // the key is envoyproxy/ratelimit's: a number
+	window        ratelimit.Window // for a number
 	missing       bool             // the last incr found no key, or the last add found one
 	tries         int              // number of exchanges so far
 	decision      backend.Decision
@@ -46,10 +46,10 @@ type exchange struct {
 	batch   *outbound.Batch[check]
 	numbers []group // one check each
 	values  []group // all checks of a key each
-	text    []byte  // of a value
+	text    []byte  // buffer for a value
 }
 
-// group is the checks of a key in an exchange.
+// group has the checks of one key in an exchange.
 type group struct {
 	name     []byte
 	requests []*request
@@ -57,7 +57,7 @@ type group struct {
 	done     bool // the checks are answered or requeued
 }
 
-// Exchange asks the server about a batch, and answers its requests or lets the next batch ask again.
+// Exchange sends the requests of a batch to the server, and answers or requeues each.
 func (srv *server) Exchange(b *outbound.Batch[check]) {
 	x := b.Queue.PeerState.(*exchange)
 	x.batch, x.numbers, x.values = b, x.numbers[:0], x.values[:0]
@@ -66,13 +66,13 @@ func (srv *server) Exchange(b *outbound.Batch[check]) {
 		if r.State.tries++; r.State.tries > maxTries {
 			r.Answer(srv.Unavailable(backend.Late, outbound.ErrLate))
 		} else {
-			x.join(r)
+			x.addRequest(r)
 		}
 	}
 	err := x.connect(b.Deadline)
 	reached := err == nil
 	if reached {
-		_ = x.conn.SetDeadline(b.Deadline) // talk returns what fails
+		_ = x.conn.SetDeadline(b.Deadline) // on an error talk fails
 		err = x.talk()
 	}
 	if err == nil {
@@ -87,8 +87,8 @@ func (srv *server) Exchange(b *outbound.Batch[check]) {
 	}
 }
 
-// join adds a request to what is asked.
-func (x *exchange) join(r *request) {
+// addRequest adds a request to the exchange, in the group of its key.
+func (x *exchange) addRequest(r *request) {
 	groups := &x.numbers
 	if !r.State.isNumber {
 		groups = &x.values
@@ -105,7 +105,7 @@ func (x *exchange) join(r *request) {
 	*g = group{name: r.State.name, requests: append(g.requests[:0], r)} // reuses the memory of an old group
 }
 
-// unfinished lists the groups whose checks are not settled yet.
+// unfinished yields the groups whose checks are neither answered nor requeued.
 func unfinished(groups []group) iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		for i := range groups {
@@ -116,15 +116,15 @@ func unfinished(groups []group) iter.Seq[*group] {
 	}
 }
 
-// finish answers the checks of a group with their decisions or, if why is not nil, with that error.
-func (x *exchange) finish(g *group, why error) {
+// finish answers the checks of a group with their decisions or, if err is not nil, with err.
+func (x *exchange) finish(g *group, err error) {
 	g.done = true
 	for _, r := range g.requests {
-		r.Answer(why)
+		r.Answer(err)
 	}
 }
 
-// finishRefused settles a group that the server has refused with an error. Other errors it returns.
+// finishRefused finishes a group with err if the server has refused its command. It returns other errors.
 func (x *exchange) finishRefused(g *group, err error) error {
 	if !isRefusal(err) {
 		return err
@@ -133,21 +133,21 @@ func (x *exchange) finishRefused(g *group, err error) error {
 	return nil
 }
 
-// repeat requeues the checks of a group that were not counted.
-func (x *exchange) repeat(g *group) {
+// requeue requeues the checks of a group, which were not counted.
+func (x *exchange) requeue(g *group) {
 	g.done = true
 	for _, r := range g.requests {
 		x.batch.Requeue(r)
 	}
 }
 
-// talk writes the numbers and reads of values at once, and reads the answers; then it writes values, and reads whether
-// they are stored.
+// talk sends the commands for numbers and the gets of values together, and reads the replies. Then it sends the changed
+// values, and reads whether they were stored.
 func (x *exchange) talk() error {
 	for i := range x.numbers {
 		x.writeNumber(&x.numbers[i])
 	}
-	asked := x.writeGets()
+	sentGets := x.writeGets()
 	if err := x.conn.out.Flush(); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (x *exchange) talk() error {
 			return err
 		}
 	}
-	if asked {
+	if sentGets {
 		if err := x.readValues(); err != nil {
 			return err
 		}
@@ -172,8 +172,8 @@ func (x *exchange) talk() error {
 	return nil
 }
 
-// fail ends the checks that an exchange has left without an answer. Those that are not counted are asked again, if the
-// connection broke.
+// fail finishes the checks that an exchange has left without an answer. If the connection broke, it requeues those that
+// were not counted.
 func (x *exchange) fail(reached bool, why error) {
 	for _, groups := range [][]group{x.numbers, x.values} {
 		for g := range unfinished(groups) {
@@ -183,16 +183,16 @@ func (x *exchange) fail(reached bool, why error) {
 			case g.written, errors.Is(why, os.ErrDeadlineExceeded):
 				x.finish(g, x.server.Unavailable(backend.Late, why))
 			default:
-				x.repeat(g)
+				x.requeue(g)
 			}
 		}
 	}
 }
 
-// connect makes sure of a connection that works: one that was used within maxIdle or still answers, or a new one.
+// connect ensures a working connection: the present one if it was used within maxIdle or still answers, else a new one.
 func (x *exchange) connect(deadline time.Time) (err error) {
 	if c := x.conn; c != nil && time.Since(c.used) >= maxIdle {
-		_ = c.SetDeadline(deadline) // statistics returns what fails
+		_ = c.SetDeadline(deadline) // on an error statistics fails
 		if _, err := c.statistics(); err != nil {
 			x.disconnect()
 		}

@@ -179,7 +179,7 @@ func TestForeignValueFailsOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
 	s := opened(t, Config{Servers: []string{server.Addr}})
-	_, at := (*s.servers.Load()).placeOwn(nil, []byte("other"), "")
+	_, at := (*s.servers.Load()).locateWeir(nil, []byte("other"), "")
 	torn := append(new(entry).append(nil), 1)
 	for name, data := range map[string]string{"garbage": "hello", "torn": string(torn)} {
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(data), data), 1)
@@ -212,8 +212,8 @@ func TestServerThatWantsAPasswordIsUnhealthy(t *testing.T) {
 	server.Kill()
 	locked := memcachedtest.StartAt(t, server.Addr, "-Y", passwords)
 	untilState(t, s, backend.ServerFailing)
-	if d := ask1(t, s, hits(t, own, 1, lots(t))); backend.ReasonOf(d.Err) != backend.Refused || s.Answers() == nil {
-		t.Errorf("%+v, and the store says %v; want the check refused, and why", d, s.Answers())
+	if d := ask1(t, s, hits(t, own, 1, lots(t))); backend.ReasonOf(d.Err) != backend.Refused || s.ProbeErr() == nil {
+		t.Errorf("%+v, and the store says %v; want the check refused, and why", d, s.ProbeErr())
 	}
 	locked.Kill()
 	untilState(t, s, backend.ServerAway)
@@ -225,13 +225,13 @@ func TestServerThatWantsAPasswordIsUnhealthy(t *testing.T) {
 func TestRetriesOfALostRaceAreBounded(t *testing.T) {
 	t.Parallel()
 	server, l := memcachedtest.Start(t), lots(t)
-	var at place
+	var at location
 	s := opened(t, Config{Servers: []string{server.Addr}, now: func() time.Time { // which is asked for between read and write
 		value := new(entry).append(nil)
 		server.Ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", at.name, len(value), value), 1)
 		return time.Now()
 	}})
-	_, at = (*s.servers.Load()).placeOwn(nil, []byte(own), "")
+	_, at = (*s.servers.Load()).locateWeir(nil, []byte(own), "")
 	got := ask1(t, s, hits(t, own, 1, l))
 	if backend.ReasonOf(got.Err) != backend.Late || !errors.Is(got.Err, ErrUnavailable) || s.Stats().LostRaces != maxTries {
 		t.Errorf("%+v after %d lost races; want an error with the reason late after %d", got, s.Stats().LostRaces, maxTries)

@@ -10,8 +10,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// command sends a command about a key, and lets read read its answer, for operators.
-func (s *Store) command(ctx context.Context, name string, at place, read func(c *conn) error) error {
+// command sends a command about a key for operators, and calls read to read the reply.
+func (s *Store) command(ctx context.Context, name string, at location, read func(c *conn) error) error {
 	err := at.server.withConn(ctx, s.config.Timeout, func(c *conn) error {
 		c.write(name, " ", at.name, "\r\n")
 		if err := c.out.Flush(); err != nil {
@@ -25,13 +25,13 @@ func (s *Store) command(ctx context.Context, name string, at place, read func(c 
 	return nil
 }
 
-// readAt reads a value, and calls take with it if it exists.
-func (s *Store) readAt(ctx context.Context, at place, take func(data []byte) error) error {
-	return s.command(ctx, "gets", at, func(c *conn) error { return c.readOne(take) })
+// readAt reads a value, and calls use with it if it exists.
+func (s *Store) readAt(ctx context.Context, at location, use func(data []byte) error) error {
+	return s.command(ctx, "gets", at, func(c *conn) error { return c.readOne(use) })
 }
 
-// known returns the servers, at least one, or why there is none to ask.
-func (s *Store) known() (serverList, error) {
+// currentServers returns the servers, at least one, or an error.
+func (s *Store) currentServers() (serverList, error) {
 	switch servers := *s.servers.Load(); {
 	case s.engine.Closed():
 		return nil, backend.ErrClosed
@@ -42,15 +42,15 @@ func (s *Store) known() (serverList, error) {
 	}
 }
 
-// Inspect reads what a key holds, by the key's clock, or of a key of envoyproxy/ratelimit by this process's.
+// Inspect reads the counts of a key, by the key's clock; those of envoyproxy/ratelimit's keys by this process's.
 func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	servers, err := s.known()
+	servers, err := s.currentServers()
 	if err != nil {
 		return nil, err
 	}
-	if stem, plain := descriptors.RatelimitKey(key); plain {
+	if stem, ratelimits := descriptors.RatelimitKey(key); ratelimits {
 		return s.config.Keys.Counts(limits, s.config.now, func(w ratelimit.Window) (n int64, err error) {
-			_, at := servers.placeRatelimit(nil, stem, w)
+			_, at := servers.locateRatelimit(nil, stem, w)
 			err = s.readAt(ctx, at, func(data []byte) (unread error) {
 				n, unread = parseCount(data)
 				return unread
@@ -59,26 +59,26 @@ func (s *Store) Inspect(ctx context.Context, key []byte, limits []descriptors.Li
 		})
 	}
 	var e entry
-	_, at := servers.placeOwn(nil, key, "")
+	_, at := servers.locateWeir(nil, key, "")
 	if err := s.readAt(ctx, at, e.read); err != nil {
 		return nil, err
 	}
 	return e.states.Counts(limits, e.clock(s)), nil
 }
 
-// Reset removes a key; one of envoyproxy/ratelimit in each window that it may be of now.
+// Reset removes a key. Of envoyproxy/ratelimit's keys it removes that of the present window of each unit.
 func (s *Store) Reset(ctx context.Context, key []byte) error {
-	servers, err := s.known()
+	servers, err := s.currentServers()
 	if err != nil {
 		return err
 	}
-	stem, plain := descriptors.RatelimitKey(key)
-	if !plain {
-		_, at := servers.placeOwn(nil, key, "")
+	stem, ratelimits := descriptors.RatelimitKey(key)
+	if !ratelimits {
+		_, at := servers.locateWeir(nil, key, "")
 		return s.remove(ctx, at)
 	}
 	for _, w := range ratelimit.Windows(s.config.now()) {
-		_, at := servers.placeRatelimit(nil, stem, w)
+		_, at := servers.locateRatelimit(nil, stem, w)
 		if err := s.remove(ctx, at); err != nil {
 			return err
 		}
@@ -86,15 +86,15 @@ func (s *Store) Reset(ctx context.Context, key []byte) error {
 	return nil
 }
 
-func (s *Store) remove(ctx context.Context, at place) error {
+func (s *Store) remove(ctx context.Context, at location) error {
 	return s.command(ctx, "delete", at, func(c *conn) error {
 		_, err := c.readWord("DELETED", "NOT_FOUND")
 		return err
 	})
 }
 
-// Answers returns nil if a server can count, as far as is known.
-func (s *Store) Answers() error {
+// ProbeErr returns nil if a server could count when it was last used, else why none could.
+func (s *Store) ProbeErr() error {
 	why := fmt.Errorf("%w: no server has answered yet", ErrUnavailable)
 	for _, srv := range *s.servers.Load() {
 		if srv.state() == backend.ServerUp {
@@ -119,18 +119,18 @@ func (s *Store) Await(ctx context.Context) error {
 
 // Servers returns the state of each server.
 func (s *Store) Servers() map[string]backend.ServerState {
-	known := make(map[string]backend.ServerState)
+	states := make(map[string]backend.ServerState)
 	for _, srv := range *s.servers.Load() {
-		known[srv.Name] = srv.state()
+		states[srv.Name] = srv.state()
 	}
-	if len(known) == 0 {
-		known[cmp.Or(s.config.SRV, "memcached")] = backend.ServerAway
+	if len(states) == 0 {
+		states[cmp.Or(s.config.SRV, "memcached")] = backend.ServerAway
 	}
-	return known
+	return states
 }
 
-// Notify is that of [backend.Health].
+// Notify implements [backend.Health].
 func (s *Store) Notify(c chan<- struct{}) { s.engine.Notify(c) }
 
 // Replicas returns 0: memcached cannot list keys, so processes cannot find each other.
-func (s *Store) Replicas() (alive int, all bool) { return 0, false }
+func (s *Store) Replicas() (alive int, complete bool) { return 0, false }

@@ -7,8 +7,8 @@ import (
 	"github.com/weirproxy/weir/backend/ratelimit"
 )
 
-// writeNumber buffers the commands of a check of a number: incr; if there is no key, add in the next exchange; if there is
-// one by then, incr again, and so on; gets for a look; gets and decr for a refund.
+// writeNumber buffers the command that counts a check by a number: incr or, if the last incr found no key, add. If add
+// then finds a key, the next exchange sends incr again. A look sends gets, a refund gets and decr.
 func (x *exchange) writeNumber(g *group) {
 	r, c := g.requests[0], x.conn
 	by := ratelimit.Delta(&r.State.Check)
@@ -26,18 +26,19 @@ func (x *exchange) writeNumber(g *group) {
 	}
 }
 
-// readNumber reads the answer to what writeNumber wrote. Its error is the server's refusal, or about the connection.
+// readNumber reads the replies to the commands of writeNumber. Its error is the server's refusal, or one of the
+// connection.
 func (x *exchange) readNumber(g *group) (err error) {
 	r, c := g.requests[0], x.conn
 	by := ratelimit.Delta(&r.State.Check)
-	after, there := by, true // without a key
+	after, counted := by, true // if there is no key
 	switch {
 	case by > 0 && r.State.missing:
 		var word string
 		word, err = c.readWord("STORED", "NOT_STORED")
-		there = word == "STORED"
+		counted = word == "STORED"
 	case by > 0:
-		after, there, err = c.readCount()
+		after, counted, err = c.readCount()
 	default:
 		err = c.readOne(func(data []byte) error {
 			before, unread := parseCount(data)
@@ -52,12 +53,12 @@ func (x *exchange) readNumber(g *group) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case !there:
+	case !counted:
 		r.State.missing = !r.State.missing
-		x.repeat(g)
+		x.requeue(g)
 	default:
-		if back := -ratelimit.Correction(by, after); by > 0 && back > 0 { // the check is denied even if decr fails
-			c.write("decr ", g.name, " ", back, " noreply\r\n")
+		if excess := -ratelimit.Correction(by, after); by > 0 && excess > 0 { // the check is denied even if decr fails
+			c.write("decr ", g.name, " ", excess, " noreply\r\n")
 		}
 		r.State.decision = ratelimit.Decide(&r.State.Check, after, r.State.window.TimeLeft)
 		x.finish(g, nil)

@@ -24,11 +24,11 @@ type server struct {
 	id     uint64      // hash of its name, for rendezvous hashing
 	everUp atomic.Bool // it could count at least once
 
-	lastStats map[string]uint64 // used by Ping alone, as is evicting
+	lastStats map[string]uint64 // only ping uses it and evicting
 	evicting  bool              // there were evictions between the last two reads
 }
 
-// open starts to ask a server.
+// open opens the queues of a server, and pings it.
 func (s *Store) open(name string) *server {
 	srv := &server{store: s, id: idOf(name)}
 	srv.Server = s.engine.Open(name, srv, s.config.Connections, 1)
@@ -53,7 +53,7 @@ func outcomeOf(err error) outbound.Outcome {
 	return outbound.Lost
 }
 
-// Changed logs that the server is away, or back.
+// Changed logs that the server is away or back.
 func (srv *server) Changed(_, after outbound.State, why error) {
 	switch {
 	case after == outbound.HalfOpen:
@@ -75,7 +75,7 @@ func (srv *server) noteUp() {
 	}
 }
 
-// Pings has no connection to keep: each PING makes its own.
+// Pings returns ping, which makes a new connection each time.
 func (srv *server) Pings() (ping func(context.Context) (outbound.Outcome, error), end func()) {
 	return srv.ping, func() {}
 }
@@ -89,7 +89,7 @@ func (srv *server) ping(ctx context.Context) (outbound.Outcome, error) {
 	})
 	if err == nil {
 		srv.noteStats(all)
-		if srv.Away() == nil { // else Changed notes it, once checks are not refused any more
+		if srv.Away() == nil { // else Changed calls noteUp when the server no longer refuses checks
 			srv.noteUp()
 		}
 		srv.store.engine.Broadcast()
@@ -97,7 +97,7 @@ func (srv *server) ping(ctx context.Context) (outbound.Outcome, error) {
 	return outcomeOf(err), err
 }
 
-// withConn runs do on a connection of its own, both within a timeout.
+// withConn runs do on a new connection. Connecting and do together have the timeout.
 func (srv *server) withConn(ctx context.Context, timeout time.Duration, do func(c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -106,39 +106,39 @@ func (srv *server) withConn(ctx context.Context, timeout time.Duration, do func(
 		return err
 	}
 	defer c.close()
-	if err = do(c); ctx.Err() != nil { // which has closed the connection
+	if err = do(c); ctx.Err() != nil { // the end of ctx has closed the connection
 		return ctx.Err()
 	}
 	return err
 }
 
-// noteStats finds evictions, restarts and flushes since the statistics were last read.
+// noteStats counts and logs evictions, restarts and flushes since the last statistics.
 func (srv *server) noteStats(now map[string]uint64) {
 	before := srv.lastStats
 	if srv.lastStats = now; before == nil {
 		return
 	}
 	evicted := now["evictions"]
-	if evicted >= before["evictions"] { // else the statistics began anew
+	if evicted >= before["evictions"] { // else the statistics were reset
 		evicted -= before["evictions"]
 	}
 	if now["pid"] != before["pid"] || now["uptime"] < before["uptime"] {
 		evicted = now["evictions"]
 		srv.store.restarts.Add(1)
-		srv.log().Warn("memcached server restarted; its counts are lost")
+		srv.log().Warn("memcached server restarted", "effect", "its counts are lost")
 	} else if now["cmd_flush"] > before["cmd_flush"] {
 		srv.store.restarts.Add(1)
-		srv.log().Warn("memcached server flushed; its counts are lost")
+		srv.log().Warn("memcached server flushed", "effect", "its counts are lost")
 	}
 	if evicted > 0 && !srv.evicting {
-		srv.log().Warn("memcached server has thrown out counts that were alive: give it more memory (-m), or a server of its own",
-			"evictions", evicted)
+		srv.log().Warn("memcached server evicted counts that were alive", "evictions", evicted,
+			"remedy", "give it more memory (-m), or use a server that serves nothing else")
 	}
 	srv.evicting = evicted > 0
 	srv.store.evictions.Add(evicted)
 }
 
-// state returns the state that operators see.
+// state returns the server's state for operators.
 func (srv *server) state() backend.ServerState {
 	switch away := srv.Away(); {
 	case backend.ReasonOf(away) == backend.Refused:

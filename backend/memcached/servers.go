@@ -20,64 +20,64 @@ import (
 	"github.com/weirproxy/weir/backend/ratelimit"
 )
 
-// firstLookupPause and longestLookupPause bound the pauses between lookups of a record that names no servers.
+// firstLookupPause and longestLookupPause bound the pauses between failed lookups of the SRV record.
 const firstLookupPause, longestLookupPause = time.Second, 30 * time.Second
 
 var errNoServers = errors.New("its SRV record names no server yet")
 
-// serverList is the servers, in the order in which envoyproxy/ratelimit's client has them. It does not change.
+// serverList is the servers, in the order of envoyproxy/ratelimit's client. It is immutable.
 type serverList []*server
 
-// place is where a key is counted.
-type place struct {
+// location is where a key is counted.
+type location struct {
 	server *server
-	name   []byte // of the key there
+	name   []byte // the key's name there
 	hash   uint64 // chooses one of the server's queues
 }
 
 const (
-	// ownPrefix begins the names of weir's own keys, which are always legal in memcached.
-	ownPrefix = "weir:"
-	// maxName is how long a name may be in memcached, in bytes.
+	// prefix begins the names of weir's keys, which are always legal in memcached.
+	prefix = "weir:"
+	// maxName is the longest name that memcached allows, in bytes.
 	maxName = 250
-	// hashSize is how much of SHA-256, in bytes, names a key of weir's: no two keys are known to have the same.
+	// hashSize is the number of bytes of SHA-256 in the name of a weir key. Collisions are not to be expected.
 	hashSize = 18
 )
 
-// placeOwn places a key of weir's. It appends the name to text.
-func (l serverList) placeOwn(text, key []byte, suffix string) ([]byte, place) {
+// locateWeir returns the location of a weir key. It appends the name to text.
+func (l serverList) locateWeir(text, key []byte, suffix string) ([]byte, location) {
 	sum, from := sha256.Sum256(key), len(text)
-	text = base64.RawURLEncoding.AppendEncode(append(text, ownPrefix...), sum[:hashSize])
+	text = base64.RawURLEncoding.AppendEncode(append(text, prefix...), sum[:hashSize])
 	text = append(text, suffix...)
 	hash := binary.LittleEndian.Uint64(sum[:])
-	return text, place{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
+	return text, location{l.byRendezvous(hash), text[from:len(text):len(text)], hash >> 32}
 }
 
-// placeRatelimit places a key of envoyproxy/ratelimit in a window. It appends the name to text. A name that memcached
-// refuses, for which that program limits nothing, becomes one of weir's own.
-func (l serverList) placeRatelimit(text, stem []byte, w ratelimit.Window) ([]byte, place) {
+// locateRatelimit returns the location of a key of envoyproxy/ratelimit in a window. It appends the name to text. A
+// name that memcached refuses, for which that program limits nothing, becomes that of a weir key.
+func (l serverList) locateRatelimit(text, stem []byte, w ratelimit.Window) ([]byte, location) {
 	from := len(text)
 	text = w.AppendKey(text, stem)
 	name := text[from:len(text):len(text)]
 	if legal(name) {
-		return text, place{l.byModulo(name), name, idOf(name)}
+		return text, location{l.byModulo(name), name, idOf(name)}
 	}
-	return l.placeOwn(text, name, "_n")
+	return l.locateWeir(text, name, "_n")
 }
 
-// legal reports whether memcached, and envoyproxy/ratelimit's client, take a name.
+// legal reports whether memcached and envoyproxy/ratelimit's client accept a name.
 func legal(name []byte) bool {
 	return len(name) <= maxName && !bytes.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
-// byModulo returns the server of a key of envoyproxy/ratelimit: CRC-32 modulo the number of servers, as its client has
-// it.
+// byModulo returns the server of a key of envoyproxy/ratelimit, as its client chooses it: CRC-32 modulo the number of
+// servers.
 func (l serverList) byModulo(name []byte) *server {
 	return l[crc32.ChecksumIEEE(name)%uint32(len(l))]
 }
 
-// byRendezvous returns the server of a key of weir, the one with the highest score for it (rendezvous hashing): a
-// server that is added takes its keys evenly from all others, and no other key moves.
+// byRendezvous returns the server of a weir key by rendezvous hashing: the one with the highest score for the key. A
+// new server gets its keys evenly from all others, and no other key moves.
 func (l serverList) byRendezvous(hash uint64) *server {
 	return slices.MaxFunc(l, func(a, b *server) int { return cmp.Compare(mix(hash^a.id), mix(hash^b.id)) })
 }
@@ -91,11 +91,12 @@ func mix(h uint64) uint64 {
 
 func idOf[T string | []byte](name T) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // it takes every write
+	_, _ = h.Write([]byte(name)) // never fails
 	return h.Sum64()
 }
 
-// lookup asks for the servers of a record, sorted as envoyproxy/ratelimit does, so that all have the same order.
+// lookup looks up the servers of an SRV record, in the order of envoyproxy/ratelimit, so that all processes have the
+// same order.
 func lookup(ctx context.Context, record string) ([]string, error) {
 	_, found, err := net.DefaultResolver.LookupSRV(ctx, "", "", record)
 	if err == nil && len(found) == 0 {
@@ -112,8 +113,9 @@ func lookup(ctx context.Context, record string) ([]string, error) {
 	return names, err
 }
 
-// follow looks the record up again and again, until ctx ends. While it names no server, the last ones stay in use.
-func (s *Store) follow(ctx context.Context) {
+// followSRV looks up the SRV record every Refresh until ctx ends, and sets the servers. After a failed lookup the last
+// servers stay in use.
+func (s *Store) followSRV(ctx context.Context) {
 	for pause := firstLookupPause; ; {
 		names, err := s.config.lookup(ctx, s.config.SRV)
 		wait := s.config.Refresh
@@ -121,11 +123,11 @@ func (s *Store) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.config.Log.Warn("memcached server lookup failed; keeping the last servers",
-				"record", s.config.SRV, "error", err, "again_in", pause.String())
+			s.config.Log.Warn("memcached server lookup failed", "record", s.config.SRV, "error", err, "again_in", pause.String(),
+				"effect", "the last servers stay in use")
 			wait, pause = pause, min(2*pause, longestLookupPause)
 		default:
-			s.use(names)
+			s.setServers(names)
 			if pause = firstLookupPause; wait <= 0 {
 				return
 			}
@@ -138,8 +140,9 @@ func (s *Store) follow(ctx context.Context) {
 	}
 }
 
-// use sets the servers, for one caller at a time. Remaining servers keep their connections; keys that move lose their counts.
-func (s *Store) use(names []string) {
+// setServers sets the servers. Servers that stay keep their connections; keys that move lose their counts. It is not
+// for concurrent use.
+func (s *Store) setServers(names []string) {
 	before := *s.servers.Load()
 	byName := make(map[string]*server)
 	for _, srv := range before {
@@ -156,8 +159,8 @@ func (s *Store) use(names []string) {
 		return
 	}
 	if len(before) > 0 {
-		s.config.Log.Warn("memcached servers changed; keys that moved start from zero",
-			"servers", strings.Join(names, ", "))
+		s.config.Log.Warn("memcached servers changed", "servers", strings.Join(names, ", "),
+			"effect", "keys that moved start from zero")
 	}
 	s.servers.Store(&now)
 	defer s.engine.Broadcast()

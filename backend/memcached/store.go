@@ -1,8 +1,8 @@
-// Package memcached counts in memcached servers that all replicas of weir share. README.md says what that promises, and
-// what it cannot.
+// Package memcached counts in memcached servers that all replicas of weir share. README.md lists its promises and
+// limits.
 //
-// A key of weir's is one value, which is read, decided on and swapped if nobody changed it meanwhile; a key of
-// envoyproxy/ratelimit is a number, counted by incr. The checks of a key that wait together go in one exchange.
+// A weir key is one value, which the store reads, changes and swaps by cas; a key of envoyproxy/ratelimit is a number,
+// counted by incr. One exchange has all waiting checks of a key.
 package memcached
 
 import (
@@ -25,25 +25,26 @@ import (
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = errors.New("memcached is unavailable")
 
-// Config says where the servers are, and how they are asked.
+// Config configures a store.
 type Config struct {
-	// Servers are host:port or paths of sockets, in the order in which envoyproxy/ratelimit has them.
+	// Servers are host:port or paths of sockets, in the order of envoyproxy/ratelimit's configuration.
 	Servers []string
-	// SRV, instead of Servers, is a DNS record that names them. It is looked up every Refresh, or once if that is 0.
+	// SRV, instead of Servers, is a DNS SRV record of the servers. It is looked up every Refresh, or once if that is 0.
 	SRV     string
 	Refresh time.Duration
-	// Connections is the number of connections to each server for checks, at least 1. One more comes now and then.
+	// Connections is the number of connections to each server for checks, at least 1. Pings and inspections open another
+	// one.
 	Connections int
 	// Timeout bounds a check whose caller has a later deadline or none.
 	Timeout time.Duration
-	TLS     func() *tls.Config // of each connection; nil for none
+	TLS     func() *tls.Config // returns the configuration of each connection; nil for no TLS
 	Keys    ratelimit.Keys
 	Trace   outbound.Trace // nil for none
 	Log     *slog.Logger   // nil is slog.Default()
 
-	// For tests; the zero values are the right ones.
+	// For tests; zero otherwise.
 	now           func() time.Time
-	skew          time.Duration // 0 is maxSkew, below 0 none
+	skew          time.Duration // 0: maxSkew; negative: none
 	statsInterval time.Duration // between reads of statistics
 	lookup        func(ctx context.Context, record string) ([]string, error)
 }
@@ -65,20 +66,19 @@ type Store struct {
 
 // Stats are totals since Open.
 type Stats struct {
-	Exchanges   uint64 // with servers, of a read and a write at most
-	Checks      uint64 // in them, those among them that were read again
+	Exchanges   uint64 // exchanges with servers, each with at most a read and a write
+	Checks      uint64 // checks in them; a requeued check counts again
 	LostRaces   uint64 // values that another process changed between reading and writing
 	Dropped     uint64 // checks that were not counted because their callers had left
 	Unavailable uint64 // checks without an answer
-	Evictions   uint64 // values that servers threw out to make room
-	Restarts    uint64 // of servers, and flushes
+	Evictions   uint64 // values that servers evicted
+	Restarts    uint64 // restarts and flushes of servers
 	Ahead       uint64 // values that were written by a clock more than a second ahead
 }
 
 var _ backend.Shared = (*Store)(nil)
 
-// Open makes a store. It does not wait for servers, and a server that does not answer is no error, see
-// [backend.Health].
+// Open makes a store. It does not wait for servers; see [backend.Health] for their state.
 func Open(c Config) *Store {
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.now == nil {
@@ -97,9 +97,9 @@ func Open(c Config) *Store {
 	s.servers.Store(new(serverList))
 	var ctx context.Context
 	if ctx, s.stop = context.WithCancel(context.Background()); c.SRV != "" {
-		s.running.Go(func() { s.follow(ctx) })
+		s.running.Go(func() { s.followSRV(ctx) })
 	} else {
-		s.use(c.Servers)
+		s.setServers(c.Servers)
 	}
 	return s
 }
@@ -125,8 +125,8 @@ func (s *Store) Stats() Stats {
 		Unavailable: n.Unavailable.Load(), Evictions: s.evictions.Load(), Restarts: s.restarts.Load(), Ahead: s.ahead.Load()}
 }
 
-// Decide asks the servers that own the checks' keys. It returns 2 ms, or a tenth of its time, before ctx's deadline,
-// and at the latest after the timeout. The Err of a check without an answer wraps ErrUnavailable.
+// Decide sends each check to the server that owns its key. It returns by [backend.Deadline] of Config.Timeout. The Err
+// of a check without an answer wraps ErrUnavailable.
 func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := ratelimit.Validate(checks); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *Store) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return s.engine.Decide(ctx, checks, out)
 }
 
-// Encode copies a check, and finds the place of its key.
+// Encode copies a check, and returns the queue of its key.
 func (s *Store) Encode(text []byte, c *backend.Check, r *request) ([]byte, *outbound.Queue[check], error) {
 	servers := *s.servers.Load()
 	if len(servers) == 0 {
@@ -143,23 +143,23 @@ func (s *Store) Encode(text []byte, c *backend.Check, r *request) ([]byte, *outb
 	limits := append(r.State.Limits[:0], c.Limits...)
 	r.State = check{Check: *c}
 	r.State.Key, r.State.Limits = nil, limits
-	var at place
-	if stem, plain := descriptors.RatelimitKey(c.Key); plain {
+	var at location
+	if stem, ratelimits := descriptors.RatelimitKey(c.Key); ratelimits {
 		r.State.isNumber, r.State.window = true, s.config.Keys.Window(&limits[0], s.config.now())
-		text, at = servers.placeRatelimit(text, stem, r.State.window)
+		text, at = servers.locateRatelimit(text, stem, r.State.window)
 	} else {
-		text, at = servers.placeOwn(text, c.Key, "")
+		text, at = servers.locateWeir(text, c.Key, "")
 	}
 	r.State.name = at.name
 	return text, at.server.Queues[at.hash%uint64(len(at.server.Queues))], nil
 }
 
-// Decode returns the decision about a check.
+// Decode returns the decision of a check.
 func (s *Store) Decode(r *request, _ *backend.Check) (backend.Decision, error) {
 	return r.State.decision, nil
 }
 
-// Reopen returns why nothing joins a queue: the store was closed, or the server is none any more.
+// Reopen returns an error: a queue only closes with the store, or when its server is removed.
 func (s *Store) Reopen(closed *outbound.Queue[check]) (*outbound.Queue[check], error) {
 	why := errRemoved
 	if s.engine.Closed() {
@@ -168,5 +168,5 @@ func (s *Store) Reopen(closed *outbound.Queue[check]) (*outbound.Queue[check], e
 	return nil, closed.Server.Unavailable(backend.Down, why)
 }
 
-// ReasonOf returns backend.Late, the reason of every other error.
+// ReasonOf returns backend.Late: errors with other reasons are [backend.UnavailableError] already.
 func (s *Store) ReasonOf(error) backend.Reason { return backend.Late }

@@ -8,22 +8,22 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// writeGets buffers gets for the values whose checks are not settled, if there are any.
-func (x *exchange) writeGets() (asked bool) {
+// writeGets buffers gets for the values of unfinished groups, and reports whether there are any.
+func (x *exchange) writeGets() (found bool) {
 	for g := range unfinished(x.values) {
-		if !asked {
+		if !found {
 			x.conn.write("gets")
 		}
 		x.conn.write(" ", g.name)
-		asked = true
+		found = true
 	}
-	if asked {
+	if found {
 		x.conn.write("\r\n")
 	}
-	return asked
+	return found
 }
 
-// readValues reads the answer to writeGets, and decides each group on its value, empty if there is none.
+// readValues reads the reply to gets, and decides each group on its value, an empty one if there is none.
 func (x *exchange) readValues() error {
 	v, err := x.conn.readValue()
 	for g := range unfinished(x.values) {
@@ -43,8 +43,8 @@ func (x *exchange) readValues() error {
 	return err
 }
 
-// decide decides the checks of a key on its value, one after the other, and writes the value if it has changed.
-// Denials and looks do not change it.
+// decide decides the checks of a key on its value, in order, and buffers the value if they have changed it, which
+// denials and looks do not.
 func (x *exchange) decide(g *group, found value) {
 	var e entry
 	if found.name != nil {
@@ -58,23 +58,23 @@ func (x *exchange) decide(g *group, found value) {
 	for _, r := range g.requests {
 		r.State.decision, _ = e.states.Decide(&r.State.Check, now, room[:0])
 	}
-	kept, expires := e.states.DropExpired(now)
-	e = entry{at: now, states: kept, readStates: e.readStates}
+	live, expires := e.states.DropExpired(now)
+	e = entry{at: now, states: live, readStates: e.readStates}
 	x.text = e.append(x.text[:0])
 	if bytes.Equal(x.text[headSize:], e.readStates) {
 		x.finish(g, nil)
 		return
 	}
-	life := int64(-1) // expires at once
-	if len(kept) > 0 {
-		life = lifeUntil(now, expires)
+	ttl := int64(-1) // expires at once
+	if len(live) > 0 {
+		ttl = ttlUntil(now, expires)
 	}
 	g.written = true
-	x.conn.addOrSwap(g.name, life, x.text, found.unique)
+	x.conn.addOrSwap(g.name, ttl, x.text, found.unique)
 }
 
-// readStored reads whether a value is stored. Checks of a key that another process has changed are asked again.
-// Its error is the server's refusal, or about the connection.
+// readStored reads whether a value was stored. If another process has changed it meanwhile, readStored requeues the
+// checks. Its error is the server's refusal, or one of the connection.
 func (x *exchange) readStored(g *group) error {
 	word, err := x.conn.readWord("STORED", "EXISTS", "NOT_FOUND", "NOT_STORED")
 	switch {
@@ -84,7 +84,7 @@ func (x *exchange) readStored(g *group) error {
 		x.finish(g, nil)
 	default:
 		x.server.store.lostRaces.Add(1)
-		x.repeat(g)
+		x.requeue(g)
 	}
 	return nil
 }

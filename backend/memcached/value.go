@@ -14,10 +14,10 @@ const (
 	format = 'x'
 	// headSize is the size of the format and the time of writing, in bytes.
 	headSize = 1 + 8
-	// maxSkew is how far the clocks of processes may differ: so far a key's clock is the fastest one's.
+	// maxSkew is how far the clocks of processes may differ. Within it a key's clock is that of the fastest process.
 	maxSkew = time.Second
-	// maxLife is the longest life, in seconds, that memcached counts from now on.
-	maxLife = 30 * 24 * 60 * 60
+	// maxRelative is the longest exptime, in seconds, that memcached takes as relative; it takes others as Unix times.
+	maxRelative = 30 * 24 * 60 * 60
 )
 
 // entry is the content of a value.
@@ -30,7 +30,7 @@ type entry struct {
 // read reads a value.
 func (e *entry) read(data []byte) error {
 	if len(data) < headSize || data[0] != format {
-		return fmt.Errorf("the key holds a value that is not of weir: something else uses it; weir counters reset removes it")
+		return fmt.Errorf("the key holds a value that weir did not write: another program uses it; weir counters reset removes it")
 	}
 	e.at = window.Instant(binary.LittleEndian.Uint64(data[1:]))
 	e.readStates = data[headSize:]
@@ -44,7 +44,7 @@ func (e *entry) read(data []byte) error {
 	return nil
 }
 
-// append writes the value.
+// append appends the value.
 func (e *entry) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(append(dst, format), uint64(e.at))
 	for _, s := range e.states {
@@ -53,8 +53,9 @@ func (e *entry) append(dst []byte) []byte {
 	return dst
 }
 
-// clock returns the key's time: the time of the last write if that is ahead by up to the skew, so that time does not run
-// backwards between processes; else this process's, to which states that are further ahead move back.
+// clock returns the time of the key. If the last write is ahead of this process by at most the skew, it is the time of
+// that write, so that time does not run backwards between processes. Else it is this process's time, to which states of
+// a write further ahead move back.
 func (e *entry) clock(s *Store) window.Instant {
 	now := window.At(s.config.now())
 	switch ahead := time.Duration(e.at-now) * time.Microsecond; {
@@ -68,25 +69,25 @@ func (e *entry) clock(s *Store) window.Instant {
 	}
 }
 
-// noteAhead counts a value that was written by a clock too far ahead, and logs that once a minute.
+// noteAhead counts a value that was written by a clock too far ahead, and logs it at most once a minute.
 func (s *Store) noteAhead(by time.Duration) {
 	s.ahead.Add(1)
-	s.aheadLog.Warn(s.config.Log, "another process of weir has written a count by a clock that is ahead of this one's: while they differ by more "+
-		"than a second, a token bucket may admit more than its limit, and windows are shorter by so much; set both clocks by NTP",
-		"ahead", by.Round(time.Millisecond).String())
+	s.aheadLog.Warn(s.config.Log, "clock of another weir process is ahead", "ahead", by.Round(time.Millisecond).String(),
+		"effect", "while clocks differ by more than a second, token buckets may admit more than their limits, and windows are shorter",
+		"remedy", "set both clocks by NTP")
 }
 
-// lifeUntil returns how many seconds a value is kept: two more than it counts, one as memcached's clock ticks once a
-// second, one for skew.
-func lifeUntil(now, expires window.Instant) int64 { return int64((expires-now+999_999)/1_000_000) + 2 }
+// ttlUntil returns the TTL of a value in seconds: two more than its hits count, one because memcached's clock ticks
+// once a second, one for skew.
+func ttlUntil(now, expires window.Instant) int64 { return int64((expires-now+999_999)/1_000_000) + 2 }
 
-// expiry returns memcached's exptime for a life in seconds: the life itself up to 30 days (below 0 expires at once),
-// then a Unix time, and 0, never, beyond 2038, where its 32 bits end.
-func expiry(life int64) int64 {
-	if life <= maxLife {
-		return life
+// exptime returns memcached's exptime for a TTL in seconds: the TTL itself up to 30 days (below 0: expires at once),
+// then a Unix time, and 0, which means never, after 2038, where its 32 bits end.
+func exptime(ttl int64) int64 {
+	if ttl <= maxRelative {
+		return ttl
 	}
-	if at := time.Now().Unix() + life; at <= math.MaxInt32 {
+	if at := time.Now().Unix() + ttl; at <= math.MaxInt32 {
 		return at
 	}
 	return 0

@@ -28,16 +28,16 @@ type conn struct {
 	in     *bufio.Reader
 	out    *bufio.Writer
 	used   time.Time
-	head   []byte          // of a value
-	data   []byte          // of the same
-	life   context.Context // it is closed when that ends
-	unbind func() bool     // from life
+	head   []byte          // first line of the last value
+	data   []byte          // data of the last value
+	life   context.Context // the connection is closed when it ends
+	unbind func() bool     // undoes that
 }
 
 // refusal is the error that a server answered to one command. Other commands on the connection are not affected.
 type refusal string
 
-// Error returns the server's words.
+// Error returns the text of the server's error.
 func (r refusal) Error() string { return string(r) }
 
 func isRefusal(err error) bool {
@@ -65,13 +65,13 @@ func (srv *server) dial(ctx context.Context, timeout time.Duration) (*conn, erro
 		life: ctx, unbind: context.AfterFunc(ctx, func() { _ = c.Close() })}, nil
 }
 
-// close closes the connection. Nothing more is read from it.
+// close closes the connection.
 func (c *conn) close() {
 	c.unbind()
 	_ = c.Close()
 }
 
-// write buffers a command of texts and numbers. Flush returns what fails.
+// write buffers a command of texts and numbers. The next Flush returns its error.
 func (c *conn) write(parts ...any) {
 	for _, part := range parts {
 		switch part := part.(type) {
@@ -85,12 +85,12 @@ func (c *conn) write(parts ...any) {
 	}
 }
 
-// addOrSwap buffers add, or cas where a unique is given, of a value that lives for so many seconds.
-func (c *conn) addOrSwap(name []byte, life int64, data []byte, unique []byte) {
+// addOrSwap buffers add, or cas if unique is not nil, of a value with a TTL in seconds.
+func (c *conn) addOrSwap(name []byte, ttl int64, data []byte, unique []byte) {
 	if unique == nil {
-		c.write("add ", name, " 0 ", expiry(life), " ", int64(len(data)), "\r\n", data, "\r\n")
+		c.write("add ", name, " 0 ", exptime(ttl), " ", int64(len(data)), "\r\n", data, "\r\n")
 	} else {
-		c.write("cas ", name, " 0 ", expiry(life), " ", int64(len(data)), " ", unique, "\r\n", data, "\r\n")
+		c.write("cas ", name, " 0 ", exptime(ttl), " ", int64(len(data)), " ", unique, "\r\n", data, "\r\n")
 	}
 }
 
@@ -110,7 +110,7 @@ func (c *conn) readLine() ([]byte, error) {
 	return text, nil
 }
 
-// readWord reads one of the words that a command may be answered with.
+// readWord reads a reply that must be one of these words.
 func (c *conn) readWord(words ...string) (string, error) {
 	text, err := c.readLine()
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *conn) readWord(words ...string) (string, error) {
 	return words[i], nil
 }
 
-// readCount reads the answer to incr and decr. It reports false if the key is not there, so that nothing was counted.
-func (c *conn) readCount() (after int64, there bool, err error) {
+// readCount reads the reply to incr or decr. exists is false if there is no such key, so that nothing was counted.
+func (c *conn) readCount() (after int64, exists bool, err error) {
 	text, err := c.readLine()
 	if err != nil || string(text) == "NOT_FOUND" {
 		return 0, false, err
@@ -133,7 +133,7 @@ func (c *conn) readCount() (after int64, there bool, err error) {
 	return after, true, err
 }
 
-// parseCount reads an unsigned number of 64 bits. A number that decr made shorter has spaces behind it.
+// parseCount parses an unsigned number of 64 bits. decr pads a number that becomes shorter with trailing spaces.
 func parseCount(text []byte) (int64, error) {
 	n, err := strconv.ParseUint(string(bytes.TrimRight(text, " ")), 10, 64)
 	if err != nil {
@@ -142,18 +142,18 @@ func parseCount(text []byte) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// value is a value that a server sent, valid until the next read. One without a name is not there.
+// value is a value in a server's reply, valid until the next read. The name is nil if there is no value.
 type value struct {
 	name, unique, data []byte
 }
 
-// readValue reads the next value of the answer to gets; after the last one, one that is not there.
+// readValue reads the next value of the reply to gets. After the last one it returns the zero value.
 func (c *conn) readValue() (v value, err error) {
 	text, err := c.readLine()
 	if err != nil || bytes.Equal(text, []byte("END")) {
 		return v, err
 	}
-	c.head = append(c.head[:0], text...) // reading on overwrites text
+	c.head = append(c.head[:0], text...) // the next read overwrites text
 	kind, rest, _ := bytes.Cut(c.head, []byte(" "))
 	v.name, rest, _ = bytes.Cut(rest, []byte(" "))
 	_, rest, _ = bytes.Cut(rest, []byte(" ")) // flags
@@ -170,18 +170,18 @@ func (c *conn) readValue() (v value, err error) {
 	return v, nil
 }
 
-// readOne reads the answer to gets for one name, and calls take with the value if it exists.
-func (c *conn) readOne(take func(data []byte) error) error {
+// readOne reads the reply to gets for one name, and calls use with the value if it exists.
+func (c *conn) readOne(use func(data []byte) error) error {
 	v, err := c.readValue()
 	if err != nil || v.name == nil {
 		return err
 	}
-	unread := take(v.data)
-	_, err = c.readValue() // which ends the answer
-	return cmp.Or(err, unread)
+	failed := use(v.data)
+	_, err = c.readValue() // the end of the reply
+	return cmp.Or(err, failed)
 }
 
-// statistics reads the server's numbers by their names.
+// statistics reads the server's statistics that are numbers.
 func (c *conn) statistics() (map[string]uint64, error) {
 	c.write("stats\r\n")
 	if err := c.out.Flush(); err != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// entry is a key and the states of its limits. Its shard's lock guards it.
+// entry is a key and the states of its limits. The lock of its shard guards it.
 type entry struct {
 	key     string
 	states  window.States
 	expires window.Instant // when its last hit stops counting; 0 if none counts now
-	reopens window.Instant // when one more hit fits again; 0 if it fits now
+	reopens window.Instant // when one more hit fits; 0 if it fits now
 
-	room [1]window.State // holds states while there is only one, to save each check a fetch from memory
+	room [1]window.State // array of states while there is only one, in the same cache line
 }
 
 // newEntry makes the entry of a key, with room for the states of its limits.
@@ -25,20 +25,20 @@ func newEntry(key string, limits int) *entry {
 	return e
 }
 
-// apply decides a check and brings expires and reopens up to date.
+// apply decides a check and updates expires and reopens.
 func (e *entry) apply(c *backend.Check, now window.Instant) backend.Decision {
 	var room [4]window.State
 	d, states := e.states.Decide(c, now, room[:0])
 	e.reopens = 0
 	if d.Remaining == 0 {
-		e.reopens = reopening(states, c.Limits, now)
+		e.reopens = reopensAt(states, c.Limits, now)
 	}
 	e.dropExpired(now)
 	return d
 }
 
-// reopening returns when one more hit fits every limit; 0 if it fits now, or never.
-func reopening(states []window.State, limits []descriptors.Limit, now window.Instant) window.Instant {
+// reopensAt returns when one more hit fits every limit; 0 if it fits now, or never.
+func reopensAt(states []window.State, limits []descriptors.Limit, now window.Instant) window.Instant {
 	latest := now
 	for i := range limits {
 		if n := limits[i].Capacity(); n > 0 {
@@ -51,8 +51,8 @@ func reopening(states []window.State, limits []descriptors.Limit, now window.Ins
 	return latest
 }
 
-// rewind moves hits after now into now, as the clock stepped back. It sets reopens to expires at the latest: without the
-// limits the exact moment is unknown.
+// rewind moves hits after now into now, in case the clock stepped back. It then limits reopens to expires, as the exact
+// moment is unknown without the limits.
 func (e *entry) rewind(now window.Instant) {
 	for _, s := range e.states {
 		s.Sum(now)

@@ -2,22 +2,23 @@ package memory
 
 import "github.com/weirproxy/weir/backend/window"
 
-// An eviction looks at maxLooks keys at most, looksAShard in each shard. If nine keys of ten are over their limits, six
-// shards of ten show only such keys after a long flood; an eviction then finds no other key once in 10¹⁵ times.
-const maxLooks, looksAShard = 512, 8
+// maxLooks is how many keys an eviction reads at most, looksPerShard how many in each shard. If nine of ten keys are
+// over their limits, as after a long flood, six of ten shards show only such keys; then one eviction in 10¹⁵ finds no
+// other key.
+const maxLooks, looksPerShard = 512, 8
 
-// makeRoom evicts keys until at most MaxKeys are held, but never the newcomer.
+// makeRoom evicts keys until there are at most MaxKeys, but never the newcomer.
 func (s *Store) makeRoom(home int, newcomer *entry, now window.Instant) {
 	for s.keys.Load() > int64(s.config.MaxKeys) && s.evictOne(home, newcomer, now) {
 	}
 }
 
-// evictOne evicts one key, and reports whether it found any beside the newcomer. It looks at a few random keys of each
-// shard, the newcomer's first. Of the first ones with room left it evicts the one that expires first; if it sees none, the
-// key that reopens first. With more looks a shard, keys with room left would gather in some stretches of the map, as each
-// would lose as many keys as it gets.
+// evictOne evicts one key, and reports whether it found any except the newcomer. It reads a few random keys of each
+// shard, beginning with the newcomer's, until a shard has keys with room left, and evicts the one of these that expires
+// first. If no shard has one, it evicts the key that reopens first. With more keys per shard, keys with room left would
+// gather in parts of the map.
 func (s *Store) evictOne(home int, newcomer *entry, now window.Instant) bool {
-	var first victim // the first to reopen of the keys over their limits
+	var first victim // of the keys over their limits, the one that reopens first
 	for i, looks := 0, 0; i < shards && looks < maxLooks; i++ {
 		sh := &s.shards[(home+i)&(shards-1)]
 		e, looked := sh.evictOpen(newcomer, now, &first)
@@ -49,13 +50,13 @@ type victim struct {
 	reopens window.Instant
 }
 
-// evictOpen looks at a few keys, and evicts the one with room left that expires first, nil if there is none. It returns how
-// many it looked at, and updates first, the key that reopens first of those over their limits.
+// evictOpen reads a few keys, evicts the one with room left that expires first, if any, and returns it and the number
+// of keys read. It updates first, the key that reopens first of those over their limits.
 func (sh *shard) evictOpen(newcomer *entry, now window.Instant, first *victim) (open *entry, looked int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for _, e := range sh.entries {
-		if looked == looksAShard {
+		if looked == looksPerShard {
 			break
 		}
 		if e == newcomer {

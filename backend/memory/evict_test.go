@@ -88,7 +88,7 @@ func TestIdleKeysFollowAClockStepBack(t *testing.T) {
 
 // sweepAll does in a moment what takes the sweeps a minute.
 func (s *Store) sweepAll() {
-	for range shards/sweptAtOnce + 1 {
+	for range shards/sweepsPerSecond + 1 {
 		s.sweep()
 	}
 }

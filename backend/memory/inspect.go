@@ -10,7 +10,7 @@ import (
 
 var _ backend.Inspector = (*Store)(nil)
 
-// Inspect returns what a key holds. Memory has only the finest buckets; coarser ones are sums of them.
+// Inspect returns the counts of a key. The store has only the finest buckets; coarser ones are sums of them.
 func (s *Store) Inspect(_ context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed

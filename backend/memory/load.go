@@ -16,11 +16,11 @@ import (
 
 var errTorn = errors.New("the file is torn")
 
-// openDir locks the directory and loads the counters that were saved there. Its errors are warnings.
+// openDir locks the directory and loads the counters that were saved there. It logs errors as warnings.
 func (s *Store) openDir() {
 	var err error
 	if s.lock, err = lockDirectory(s.config.Dir); err != nil {
-		s.config.Log.Warn("counters are not saved: a restart will forget them", "error", err)
+		s.config.Log.Warn("counters are not saved", "error", err, "effect", "a restart loses them")
 		return
 	}
 	path := filepath.Join(s.config.Dir, fileName)
@@ -32,14 +32,15 @@ func (s *Store) openDir() {
 		err = errors.Join(s.read(f), f.Close())
 	}
 	if err != nil {
-		s.config.Log.Warn("not all counters could be loaded: the rest begin at zero, and the file is kept as .torn",
-			"file", path, "loaded", s.keys.Load(), "error", errors.Join(err, os.Rename(path, path+".torn")))
+		s.config.Log.Warn("not all counters were loaded", "file", path, "loaded", s.keys.Load(),
+			"error", errors.Join(err, os.Rename(path, path+".torn")),
+			"effect", "the others begin at zero; the file is renamed to .torn")
 		return
 	}
 	s.config.Log.Info("counters loaded", "file", path, "keys", s.keys.Load())
 }
 
-// read loads a file up to its end or to where it is torn.
+// read loads the entries of a file, up to its end or its first torn block.
 func (s *Store) read(f io.Reader) error {
 	r := bufio.NewReaderSize(f, blockSize)
 	first := make([]byte, len(header))
@@ -58,7 +59,7 @@ func (s *Store) read(f io.Reader) error {
 	}
 }
 
-// readBlock returns the next block, empty at the file's proper end.
+// readBlock returns the next block, an empty one at the regular end of the file.
 func readBlock(r io.Reader) ([]byte, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -127,7 +128,7 @@ func decodeEntry(src []byte, now window.Instant) (*entry, error) {
 	return e, nil
 }
 
-// cut splits src after its first field, which has its length in front.
+// cut splits src after its first field, which begins with its length.
 func cut(src []byte) (part, rest []byte, ok bool) {
 	size, n := binary.Uvarint(src)
 	if n <= 0 || size > uint64(len(src)-n) {

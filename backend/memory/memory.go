@@ -1,9 +1,9 @@
-// Package memory is the embedded store: counts in this process, bounded by a number of keys, and saved to a directory at
-// intervals so that a restart loses little.
+// Package memory is the embedded store. It counts in this process, for a bounded number of keys, and saves the counts
+// to a directory at intervals, so that a restart loses little.
 //
-// When it is full, a new key replaces one below its limit, whose count is lost. Keys over their limits stay, so that a
-// flood of new keys resets no count. Only if 512 keys are all over their limits is one of them evicted, the one that
-// reopens first. [Stats] counts both.
+// When the store is full, a new key replaces a key below its limit, whose count is lost. Keys over their limits stay,
+// so that a flood of new keys lets no caller in. If 512 keys are all over their limits, the one of them that reopens
+// first is evicted. [Stats] counts both.
 package memory
 
 import (
@@ -20,31 +20,31 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// shards is the number of locks that share the keys; a power of two.
+// shards is the number of shards, each with its lock; a power of two.
 const shards = 256
 
-// sweptAtOnce is how many shards are swept each second, so that all are within a minute.
-const sweptAtOnce = 5
+// sweepsPerSecond is how many shards are swept each second, so that each is swept within a minute.
+const sweepsPerSecond = 5
 
 // Config configures a store.
 type Config struct {
-	// MaxKeys is the most keys that it holds. A key of 40 bytes and one limit takes about 250 bytes, and 16 more
-	// for each bucket beyond the first that holds hits. At least 1.
+	// MaxKeys bounds the number of keys; at least 1. A key of 40 bytes and one limit takes about 250 bytes, and 16 more
+	// for each bucket with hits beyond the first.
 	MaxKeys int
-	// Dir is where counters are saved, "" for nowhere. Open makes it if it is missing.
+	// Dir is the directory in which counters are saved, "" for none. Open makes it if it is missing.
 	Dir string
-	// SaveEvery is the time between two saves; 0 saves only on Close.
+	// SaveEvery is the interval between saves. If it is 0, only Close saves.
 	SaveEvery time.Duration
 	// Now is the store's clock; nil is the wall clock.
 	Now func() time.Time
-	Log *slog.Logger // needed with Dir
+	Log *slog.Logger // required if Dir is set
 }
 
 // Stats are totals since the start, except Keys.
 type Stats struct {
-	Keys        int64  // keys held now
+	Keys        int64  // number of keys now
 	EvictedOpen uint64 // keys with room left that were evicted, with their counts
-	EvictedOver uint64 // keys over their limit that were evicted, as all keys seen were over theirs
+	EvictedOver uint64 // keys over their limits that were evicted
 }
 
 // Store is a backend.Counter in this process.
@@ -54,7 +54,7 @@ type Store struct {
 	shards [shards]shard
 
 	keys, evictedOpen, evictedOver atomic.Int64
-	swept                          atomic.Uint64 // shards swept since the start
+	swept                          atomic.Uint64 // number of sweeps of shards since the start
 
 	closed  atomic.Bool
 	stop    context.CancelFunc
@@ -62,8 +62,8 @@ type Store struct {
 	lock    *os.File // of the directory; nil if nothing is saved
 }
 
-// shard holds the keys of one lock. Read the clock under the lock: for a goroutine that read it before and had to wait,
-// time would seem to step back.
+// shard has the keys of one lock. Read the clock under the lock: a goroutine that read it before and had to wait would
+// count at a time before the last hits.
 type shard struct {
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -71,8 +71,8 @@ type shard struct {
 
 var _ backend.Counter = (*Store)(nil)
 
-// Open makes a store and loads what was saved in its directory. A directory that cannot be used, or a torn file, is
-// logged as a warning, and the store counts without it.
+// Open makes a store and loads the counters that were saved in its directory. If the directory cannot be used, or the
+// file is torn, it logs a warning, and the store works without them.
 func Open(c Config) *Store {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -106,7 +106,7 @@ func (s *Store) every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// Close saves the counters and ends the store. Hits of concurrent calls of Decide may not be saved.
+// Close saves the counters. Hits of concurrent calls of Decide may not be saved.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -119,14 +119,14 @@ func (s *Store) Close() error {
 	return errors.Join(s.save(), s.lock.Close())
 }
 
-// Stats returns how full the store is, and how many keys it evicted.
+// Stats returns the number of keys, and how many were evicted.
 func (s *Store) Stats() Stats {
 	return Stats{Keys: s.keys.Load(), EvictedOpen: uint64(s.evictedOpen.Load()), EvictedOver: uint64(s.evictedOver.Load())}
 }
 
 func (s *Store) now() window.Instant { return window.At(s.config.Now()) }
 
-// Decide answers at once: it waits only for the lock of a key's shard.
+// Decide implements [backend.Counter]. It waits only for the locks of the keys' shards.
 func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := backend.Validate(checks, out); err != nil {
 		return err
@@ -144,23 +144,22 @@ func (s *Store) Decide(_ context.Context, checks []backend.Check, out []backend.
 	return nil
 }
 
-// decideIn decides a check in its key's shard, and returns the entry if it is new. It reads the clock under the lock, as
-// shard demands: otherwise newer hits would be folded into an old bucket.
+// decideIn decides a check in its key's shard, and returns the entry if it is new.
 func (s *Store) decideIn(sh *shard, c *backend.Check, out *backend.Decision) (added *entry, now window.Instant) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now = s.now()
 	e := sh.entries[string(c.Key)]
-	known := e != nil
-	if !known {
+	exists := e != nil
+	if !exists {
 		e = newEntry(string(c.Key), len(c.Limits))
 	}
 	*out = e.apply(c, now)
-	switch holds := e.expires != 0; {
-	case known && !holds:
+	switch hasHits := e.expires != 0; {
+	case exists && !hasHits:
 		delete(sh.entries, e.key)
 		s.keys.Add(-1)
-	case holds && !known:
+	case hasHits && !exists:
 		sh.entries[e.key] = e
 		s.keys.Add(1)
 		added = e
@@ -172,15 +171,15 @@ func (s *Store) shardOf(key []byte) int {
 	return int(maphash.Bytes(s.seed, key) & (shards - 1))
 }
 
-// sweep deletes the keys of some shards in which nothing counts.
+// sweep deletes the keys without hits that count, in some of the shards.
 func (s *Store) sweep() {
-	for range sweptAtOnce {
+	for range sweepsPerSecond {
 		s.keys.Add(-s.shards[s.swept.Add(1)%shards].sweep(s.now))
 	}
 }
 
-// sweep deletes the keys in which nothing counts, and returns their number. In the others it moves hits after now into now:
-// after a step back of the clock, a key that nobody asks for would otherwise stay until then.
+// sweep deletes the keys without hits that count, and returns their number. In other keys it moves hits after now into
+// now: after the clock stepped back, an unused key would else stay until its hits' moment has come again.
 func (sh *shard) sweep(clock func() window.Instant) (deleted int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

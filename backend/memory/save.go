@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/window"
 )
 
-// The file begins with this line. Blocks follow: the length of the entries and their CRC-32C, 4 bytes each, little endian,
-// then whole entries. A block of length 0 ends the file.
+// The file begins with header. Blocks follow, each of which has the length of its entries and their CRC-32C, 4 bytes
+// each, little endian, and whole entries. A block of length 0 ends the file.
 const (
 	header    = "weir counters 1\n"
 	fileName  = "counters"
@@ -25,13 +25,13 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// saveOrWarn saves in the background, where nobody waits for the error. If another process had the directory, perhaps the
-// one that this process replaces, it first tries to lock it again.
+// saveOrWarn saves, and logs an error as a warning. If another process had locked the directory, perhaps the one that
+// this process replaces, it first tries to lock it again.
 func (s *Store) saveOrWarn() {
 	if s.lock == nil {
 		var err error
 		if s.lock, err = lockDirectory(s.config.Dir); err != nil {
-			return // the warning was given at the start
+			return // openDir has logged the warning
 		}
 		s.config.Log.Info("counters are saved from now on", "dir", s.config.Dir)
 	}
@@ -74,7 +74,7 @@ func (s *Store) write(to io.Writer) error {
 	return w.Flush()
 }
 
-// encode appends all entries of the shard, each with its length in front.
+// encode appends all entries of the shard, each after its length.
 func (sh *shard) encode(dst []byte, now window.Instant) []byte {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -98,7 +98,7 @@ func (e *entry) encode(dst []byte) []byte {
 	return dst
 }
 
-// writeBlocks writes entries in blocks of about blockSize, so that little of a torn file is lost.
+// writeBlocks writes entries in blocks of about blockSize, so that a torn file loses few of them.
 func writeBlocks(w *bufio.Writer, entries []byte) {
 	for len(entries) > 0 {
 		n := 0
@@ -117,9 +117,10 @@ func writeBlock(w *bufio.Writer, block []byte) {
 	_, _ = w.Write(block)
 }
 
-// lockDirectory makes the directory if it is missing, readable by this user alone as keys hold values of descriptors, and
-// proves that it can be written. An existing directory keeps its mode: it may be a volume, or shared. While the file is
-// open, its lock keeps out a second process, which would overwrite the counters.
+// lockDirectory makes the directory if it is missing, readable by this user alone as keys contain values of
+// descriptors, and makes sure that it can be written. It does not change the mode of an existing directory, which may
+// be a volume, or shared. While the returned file is open, its lock keeps out a second process, which would overwrite
+// the counters.
 func lockDirectory(path string) (*os.File, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -128,7 +129,7 @@ func lockDirectory(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	_ = f.Chmod(0o600) // others could hold the lock of an existing file; that of another owner keeps its mode
+	_ = f.Chmod(0o600) // so that no other user can lock an existing file; fails if another user owns it
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		err = fmt.Errorf("data directory %s is in use by another process, or cannot be locked: %w", path, err)
 		return nil, errors.Join(err, f.Close())

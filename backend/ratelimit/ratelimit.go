@@ -1,6 +1,6 @@
-// Package ratelimit is the arithmetic of envoyproxy/ratelimit's keys, which count by INCRBY in Redis and incr in memcached.
-// Each key holds the hits of one fixed window, by the clock of the process. The package names keys, sets their TTL, and
-// decides by a count; it talks to no server.
+// Package ratelimit has the arithmetic of envoyproxy/ratelimit's keys, which are counted by INCRBY in Redis and by incr
+// in memcached. Each key holds the hits of one fixed window, by the clock of the process. The package computes names
+// and TTLs of keys, and decides checks by counts; it talks to no server.
 package ratelimit
 
 import (
@@ -18,18 +18,18 @@ import (
 
 // Keys configures the TTL of keys, and the length of a month.
 type Keys struct {
-	// Jitter bounds the random seconds, less than Jitter, that are added to a key's TTL; none if it is 0 or less.
+	// Jitter bounds the random seconds that are added to a key's TTL, which are fewer than Jitter. 0 or less adds none.
 	Jitter int64
-	// CalendarMonths makes windows of a month begin on the first day of each, in UTC. Else a month is 30 days, from
-	// 1970 on.
+	// CalendarMonths makes windows of a month begin on the first day of each month, in UTC. Else a month has 30 days,
+	// counted from 1970 on.
 	CalendarMonths bool
 }
 
-// Window is the window of a limit at a moment.
+// Window is a fixed window that contains a moment.
 type Window struct {
-	Begin    int64         // in seconds since 1970
-	TimeLeft time.Duration // until it ends
-	ttl      int64         // of its key, in seconds, without jitter; see TTL
+	Begin    int64         // Unix time
+	TimeLeft time.Duration // from the moment to the window's end
+	ttl      int64         // TTL of its key in seconds, without jitter
 }
 
 // Window returns the window of a limit that contains now.
@@ -51,8 +51,8 @@ func (w Window) AppendKey(dst, stem []byte) []byte {
 	return strconv.AppendInt(append(dst, stem...), w.Begin, 10)
 }
 
-// TTL returns the TTL of the window's key from now on, in seconds, with another jitter each time. It may be called by
-// any number of goroutines.
+// TTL returns the TTL of the window's key in seconds, with another jitter each time. It may be called by any number of
+// goroutines.
 func (k Keys) TTL(w Window) int64 {
 	if k.Jitter <= 0 {
 		return w.ttl
@@ -60,7 +60,8 @@ func (k Keys) TTL(w Window) int64 {
 	return w.ttl + rand.Int64N(min(k.Jitter, math.MaxInt32)) // Redis adds the TTL to the Unix time, in 64 bits
 }
 
-// Windows returns the current window of every unit, without those that begin at the same time: their keys are the same.
+// Windows returns the current window of every unit, and only one of those that begin at the same time, as they have the
+// same key.
 func Windows(now time.Time) (all []Window) {
 	for _, u := range descriptors.Units() {
 		l := descriptors.Limit{Unit: u, Window: u.Duration()}
@@ -74,13 +75,13 @@ func Windows(now time.Time) (all []Window) {
 	return all
 }
 
-// Validate returns an error for a check with a key of envoyproxy/ratelimit whose limits are not one fixed window that is
-// always charged.
+// Validate returns an error if a check has a key of envoyproxy/ratelimit but not exactly one limit, a fixed window that
+// is always charged.
 func Validate(checks []backend.Check) error {
 	for i := range checks {
 		c := &checks[i]
-		_, counted := descriptors.RatelimitKey(c.Key)
-		if counted && (len(c.Limits) != 1 || c.Limits[0].Algorithm != descriptors.FixedWindow || !c.Charge.Always(&c.Limits[0])) {
+		_, ratelimits := descriptors.RatelimitKey(c.Key)
+		if ratelimits && (len(c.Limits) != 1 || c.Limits[0].Algorithm != descriptors.FixedWindow || !c.Charge.Always(&c.Limits[0])) {
 			return fmt.Errorf("backend: a check with a key of envoyproxy/ratelimit, which cannot count it under %v", c.Limits)
 		}
 	}
@@ -106,8 +107,8 @@ func (k Keys) Counts(limits []descriptors.Limit, clock func() time.Time, read fu
 	return counts, nil
 }
 
-// Delta returns what a check adds to its key: at most window.MaxCount, so that no number of hits overflows to a negative
-// number.
+// Delta returns the number that a check adds to its key. Its size is at most window.MaxCount, so that it does not
+// overflow.
 func Delta(c *backend.Check) int64 {
 	hits := int64(min(c.Hits, window.MaxCount))
 	switch c.Op {
@@ -119,8 +120,8 @@ func Delta(c *backend.Check) int64 {
 	return hits
 }
 
-// Correction returns what a check must add to its key, if it added delta and left the key at after, to bring it back to
-// 0 or window.MaxCount. It takes back at most delta, as other checks correct theirs.
+// Correction returns the number that a check must add to its key to bring it back to 0 or window.MaxCount, if it added
+// delta and left the key at after. The correction is at most delta, as other checks correct their own.
 func Correction(delta, after int64) int64 {
 	switch {
 	case delta < 0 && after < 0:
@@ -131,18 +132,18 @@ func Correction(delta, after int64) int64 {
 	return 0
 }
 
-// Decide decides a check after which its key holds after, as package window does. The check has one limit, a fixed window
-// that ends after rest and charges always.
-func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision {
+// Decide decides a check that left its key at after, as package window does. The check has one limit, a fixed window
+// that charges always and ends after timeLeft.
+func Decide(c *backend.Check, after int64, timeLeft time.Duration) backend.Decision {
 	delta, capacity := Delta(c), c.Limits[0].Capacity()
 	before := hitsOf(after - delta)
-	d := backend.Decision{Before: before, ResetIn: rest}
+	d := backend.Decision{Before: before, ResetIn: timeLeft}
 	var size uint64 // hits that have to fit
 	if c.Op == backend.Count {
 		size = c.Hits
 	}
 	if c.Op != backend.Refund && !window.Fits(before, size, capacity) {
-		if d.RetryIn = rest; size > capacity {
+		if d.RetryIn = timeLeft; size > capacity {
 			d.RetryIn = backend.Never
 		}
 		return d
@@ -150,10 +151,10 @@ func Decide(c *backend.Check, after int64, rest time.Duration) backend.Decision 
 	now := hitsOf(int64(before) + delta)
 	d.Allowed, d.Remaining = true, capacity-min(now, capacity)
 	if c.Op == backend.Count && !window.Fits(now, size, capacity) {
-		d.NextIn = rest
+		d.NextIn = timeLeft
 	}
 	return d
 }
 
-// hitsOf converts a number in a store to hits. It may be below 0 before a refund is corrected.
+// hitsOf converts the number of a key to hits. The number may be below 0 before a refund is corrected.
 func hitsOf(n int64) uint64 { return uint64(min(max(n, 0), window.MaxCount)) }

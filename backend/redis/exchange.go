@@ -24,7 +24,7 @@ func (s *Store) Publish(ctx context.Context, key, name, value string) (map[strin
 		return nil, ErrUnavailable
 	}
 	now, all := goredis.NewTimeCmd(ctx, "time"), goredis.NewScanCmd(ctx, nil, "hscan", hash, 0, "count", 1000)
-	if err := s.Ask(ctx, hash, now, all); err != nil {
+	if err := s.Send(ctx, hash, now, all); err != nil {
 		return nil, err
 	}
 	fields, _ := all.Val()
@@ -43,7 +43,7 @@ func (s *Store) Publish(ctx context.Context, key, name, value string) (map[strin
 		commands = append(commands, goredis.NewIntCmd(ctx, "hset", hash, name, strconv.FormatInt(now.Val().UnixMilli(), 10)+" "+value),
 			goredis.NewIntCmd(ctx, "pexpire", hash, publishedTTL.Milliseconds()))
 	}
-	return others, s.Ask(ctx, hash, commands...)
+	return others, s.Send(ctx, hash, commands...)
 }
 
 // publishedKey returns the hash with the published values for a counter's key.

@@ -33,7 +33,7 @@ func TestExchangeSharesValuesAmongReplicas(t *testing.T) {
 		t.Errorf("of another key: %v, %v", got, err)
 	}
 	old := goredis.NewIntCmd(t.Context(), "hset", publishedKey(key), "a", time.Now().Add(-2*publishedTTL).UnixMilli())
-	if err := store.Ask(t.Context(), publishedKey(key), old); err != nil {
+	if err := store.Send(t.Context(), publishedKey(key), old); err != nil {
 		t.Fatal(err)
 	}
 	fields := goredis.NewIntCmd(t.Context(), "hlen", publishedKey(key))
@@ -41,7 +41,7 @@ func TestExchangeSharesValuesAmongReplicas(t *testing.T) {
 	if err != nil || !maps.Equal(got, map[string]string{"c": "5"}) {
 		t.Errorf("beside one that has said nothing for long: %v, %v", got, err)
 	}
-	if err := store.Ask(t.Context(), publishedKey(key), fields); err != nil || fields.Val() != 1 {
+	if err := store.Send(t.Context(), publishedKey(key), fields); err != nil || fields.Val() != 1 {
 		t.Errorf("%d fields are left, %v; want that of c", fields.Val(), err)
 	}
 }

@@ -61,13 +61,13 @@ func TestStoreIsReadyOnceAServerCounts(t *testing.T) {
 	store, log := told(t, topology.Config{URL: s.Addr})
 	awaitKnown(t, store, "a server that has not answered yet is away", eachIs(backend.ServerAway, s))
 	process.Eventually(t, "that the server is away is known", func() error {
-		if err := store.Answers(); err == nil || !strings.Contains(err.Error(), s.Addr) {
+		if err := store.ProbeErr(); err == nil || !strings.Contains(err.Error(), s.Addr) {
 			return fmt.Errorf("it is ready: %w", err)
 		}
 		return nil
 	})
 	s.Restart(t)
-	process.Eventually(t, "the server is found", store.Answers)
+	process.Eventually(t, "the server is found", store.ProbeErr)
 	awaitKnown(t, store, "it has answered a probe", eachIs(backend.ServerUp, s))
 	process.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	if n := strings.Count(log.String(), "redis server does not answer"); n != 1 {
@@ -88,7 +88,7 @@ func TestRingIsReadyWithoutANode(t *testing.T) {
 	node, other := redistest.Single(t), redistest.Single(t)
 	other.Kill()
 	store, log := told(t, topology.Config{Type: topology.Ring, URL: node.Addr + "," + other.Addr})
-	process.Eventually(t, "the node that is well suffices", store.Answers)
+	process.Eventually(t, "the node that is well suffices", store.ProbeErr)
 	process.Eventually(t, "it is logged", func() error { return log.Contains(`msg="Redis is ready" servers=1`) })
 	process.Eventually(t, "the ring tells of the other one", func() error {
 		return log.Contains(`msg="ring node does not answer" node=` + other.Addr)
@@ -147,7 +147,7 @@ func TestReadOnlyServerStillDenies(t *testing.T) {
 			t.Parallel()
 			server := redistest.Single(t)
 			s, log := told(t, topology.Config{URL: server.Addr})
-			process.Eventually(t, "it counts", s.Answers)
+			process.Eventually(t, "it counts", s.ProbeErr)
 			ask := func(op backend.Op, key string) (backend.Decision, error) {
 				var out [1]backend.Decision
 				check := backend.Check{Op: op, Key: []byte(key), Hits: 2, Limits: []descriptors.Limit{
@@ -192,8 +192,8 @@ func TestReadOnlyServerStillDenies(t *testing.T) {
 	}
 }
 
-// heartbeats are those of processes that tell nothing by themselves.
-func heartbeats(t *testing.T, c topology.Config, n int) (all []*presence) {
+// presences are those of processes that tell nothing by themselves.
+func presences(t *testing.T, c topology.Config, n int) (all []*presence) {
 	t.Helper()
 	for range n {
 		all = append(all, newPresence(storeAt(t, c)))
@@ -201,12 +201,12 @@ func heartbeats(t *testing.T, c topology.Config, n int) (all []*presence) {
 	return all
 }
 
-// beats lets each heartbeat beat once, and wants each to know of so many replicas.
-func beats(t *testing.T, when string, all []*presence, want ...int) {
+// announce lets each presence be announced once, and wants each to know of so many replicas.
+func announce(t *testing.T, when string, all []*presence, want ...int) {
 	t.Helper()
 	for i, h := range all {
 		n := 0
-		process.Eventually(t, "the heartbeat beats, which the product gives a second", func() (err error) {
+		process.Eventually(t, "an announcement, which the product gives a second", func() (err error) {
 			n, err = h.update(t.Context())
 			return err
 		})
@@ -221,14 +221,14 @@ func TestReplicasCountEachOther(t *testing.T) {
 	for _, kind := range typesBut(topology.Cluster) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			all := heartbeats(t, start(t, kind), 3)
-			beats(t, "at first", all, 1, 2, 3)
-			beats(t, "then", all, 3, 3, 3)
+			all := presences(t, start(t, kind), 3)
+			announce(t, "at first", all, 1, 2, 3)
+			announce(t, "then", all, 3, 3, 3)
 		})
 	}
 }
 
-// A process that is killed tells nobody: its heartbeat grows old.
+// A process that is killed tells nobody: its presence grows old.
 func TestKilledReplicaIsNoLongerCounted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
@@ -241,34 +241,34 @@ func TestKilledReplicaIsNoLongerCounted(t *testing.T) {
 		client.HSet(ctx, replicasKey, name, at.UnixMilli())
 	}
 	client.HSet(ctx, replicasKey, "broken", "nonsense")
-	all := heartbeats(t, topology.Config{URL: server.Addr}, 1)
-	beats(t, "beside one that lives and four that do not", all, 2)
+	all := presences(t, topology.Config{URL: server.Addr}, 1)
+	announce(t, "beside one that lives and four that do not", all, 2)
 	if n := client.HLen(ctx, replicasKey).Val(); n != 3 {
-		t.Errorf("%d heartbeats are kept, want the two of who lives, and that of who was killed just now, for the others to read", n)
+		t.Errorf("%d presences are kept, want the two of who lives, and that of who was killed just now, for the others to read", n)
 	}
 	if ttl := client.PTTL(ctx, replicasKey).Val(); ttl <= 0 || ttl > 4*presenceTTL {
-		t.Errorf("the heartbeats live for %v, want a minute at most after the last process", ttl)
+		t.Errorf("the presences live for %v, want a minute at most after the last process", ttl)
 	}
 	client.HSet(ctx, replicasKey, "alive", now.Add(-presenceTTL-time.Second).UnixMilli())
-	beats(t, "when the last heartbeat of the other one has grown old", all, 1)
+	announce(t, "when the last announcement of the other one has grown old", all, 1)
 }
 
 // Else each replica would for a moment take the whole limit for its share.
 func TestFlushedPresenceKeepsTheReplicaCount(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	all := heartbeats(t, topology.Config{URL: server.Addr}, 2)
-	beats(t, "at first", all, 1, 2)
-	beats(t, "then", all, 2, 2)
+	all := presences(t, topology.Config{URL: server.Addr}, 2)
+	announce(t, "at first", all, 1, 2)
+	announce(t, "then", all, 2, 2)
 	if n := all[0].store.Stats().Losses; n != 0 {
 		t.Errorf("%d losses are counted of a server that had none", n)
 	}
 	for range 3 {
 		server.Client().FlushAll(context.Background())
-		beats(t, "after the heartbeats were flushed", all, 2, 2)
+		announce(t, "after the presences were flushed", all, 2, 2)
 	}
 	if n := all[0].store.Stats().Losses; n != 3 {
-		t.Errorf("%d losses are counted, want 3: the server was flushed three times, heartbeats apart", n)
+		t.Errorf("%d losses are counted, want 3: the server was flushed three times, presences apart", n)
 	}
 	if n := all[0].others(time.Now().Add(presenceTTL + time.Second)); n != 0 {
 		t.Errorf("%d others are thought to live who have told nothing for long", n)
@@ -276,7 +276,7 @@ func TestFlushedPresenceKeepsTheReplicaCount(t *testing.T) {
 }
 
 // Else a replica that starts with others, or hears again after an outage before they do, would take the whole limit for
-// its share until its next heartbeat.
+// its share until its next announcement.
 func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 	t.Parallel()
 	s := &Store{presence: &presence{}}
@@ -288,7 +288,7 @@ func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 		alive int
 		all   bool
 	}{
-		{"at the first heartbeat", 0, 1, 1, false},
+		{"at the first announcement", 0, 1, 1, false},
 		{"when another one tells", time.Second, 2, 2, false},
 		{"a moment before all have told", presenceInterval - 1, 1, 2, false},
 		{"when all have told", presenceInterval, 3, 3, true},
@@ -302,7 +302,7 @@ func TestReplicasAreCountedAfterAFullPause(t *testing.T) {
 	h.since = time.Time{} // as an outage has it
 	h.noteAlive(1, now.Add(time.Hour))
 	if alive, _ := s.Replicas(); alive != 2 {
-		t.Errorf("the first heartbeat after an outage leaves %d replicas, want the 2 from before: the other may not have told yet", alive)
+		t.Errorf("the first announcement after an outage leaves %d replicas, want the 2 from before: the other may not have told yet", alive)
 	}
 	h.noteAlive(1, now.Add(time.Hour+presenceInterval))
 	if alive, _ := s.Replicas(); alive != 1 {

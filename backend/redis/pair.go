@@ -15,27 +15,28 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// byUnit counts checks whose limits are all per second in the special store, all others, mixed ones too, in the main one.
+// byUnit counts checks whose limits are all per second in the special store, and all others, mixed ones too, in the
+// main store.
 type byUnit struct{ pair }
 
 // PerSecond makes one store of two: perSecond counts limits per second, main all others.
 func PerSecond(main, perSecond Counters) Counters { return byUnit{pair{main, perSecond}} }
 
-func perSecond(limits []descriptors.Limit) bool {
+func allPerSecond(limits []descriptors.Limit) bool {
 	return !slices.ContainsFunc(limits, func(l descriptors.Limit) bool { return l.Unit != descriptors.Second })
 }
 
-// Decide is that of [backend.Counter].
+// Decide implements [backend.Counter].
 func (s byUnit) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
-	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return perSecond(c.Limits) })
+	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return allPerSecond(c.Limits) })
 }
 
 // Inspect asks the store that counts under these limits.
 func (s byUnit) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	return s.store(perSecond(limits)).Inspect(ctx, key, limits)
+	return s.store(allPerSecond(limits)).Inspect(ctx, key, limits)
 }
 
-// Reset removes a key from both stores: it may have had a limit of another unit.
+// Reset removes a key from both stores, as an earlier limit of the key may have had another unit.
 func (s byUnit) Reset(ctx context.Context, key []byte) error {
 	return errors.Join(s.main.Reset(ctx, key), s.special.Reset(ctx, key))
 }
@@ -44,7 +45,7 @@ func (s byUnit) Reset(ctx context.Context, key []byte) error {
 type byFormat struct{ pair }
 
 // OpenRatelimit makes a store that counts keys of envoyproxy/ratelimit by INCRBY, with that program's rights, and
-// others by the script, which is loaded when a check needs it. Until then servers are healthy that answer PING.
+// others by the script, which is loaded when a check needs it. Until then a server that answers PING is healthy.
 func OpenRatelimit(c Config, keys ratelimit.Keys) (Counters, error) {
 	servers, err := topology.Connect(c.Redis, ratelimitRights)
 	if err != nil {
@@ -58,30 +59,30 @@ func OpenRatelimit(c Config, keys ratelimit.Keys) (Counters, error) {
 	return byFormat{pair{main, special}}, nil
 }
 
-func ofWeir(key []byte) bool {
-	_, plain := descriptors.RatelimitKey(key)
-	return !plain
+func isWeirKey(key []byte) bool {
+	_, ratelimits := descriptors.RatelimitKey(key)
+	return !ratelimits
 }
 
-// Decide is that of [backend.Counter].
+// Decide implements [backend.Counter].
 func (s byFormat) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	if err := ratelimit.Validate(checks); err != nil {
 		return err
 	}
-	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return ofWeir(c.Key) })
+	return s.decide(ctx, checks, out, func(c *backend.Check) bool { return isWeirKey(c.Key) })
 }
 
 // Inspect asks the store that counts a key.
 func (s byFormat) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
-	return s.store(ofWeir(key)).Inspect(ctx, key, limits)
+	return s.store(isWeirKey(key)).Inspect(ctx, key, limits)
 }
 
 // Reset deletes a key in the store that counts it.
 func (s byFormat) Reset(ctx context.Context, key []byte) error {
-	return s.store(ofWeir(key)).Reset(ctx, key)
+	return s.store(isWeirKey(key)).Reset(ctx, key)
 }
 
-// pair is two stores as one: each check goes to one of them.
+// pair is a store of two stores. Each check goes to one of them.
 type pair struct{ main, special Counters }
 
 // store returns one of the stores. It starts a special [Store] that has not started yet.
@@ -95,7 +96,7 @@ func (p pair) store(special bool) Counters {
 	return p.special
 }
 
-// decide sends each check to its store, to both stores at the same time.
+// decide sends each check to its store. It calls both stores at the same time.
 func (p pair) decide(ctx context.Context, checks []backend.Check, out []backend.Decision, isSpecial func(*backend.Check) bool) error {
 	specials := 0
 	for i := range checks {
@@ -130,8 +131,8 @@ func (p pair) Close() error {
 	return errors.Join(p.special.Close(), p.main.Close())
 }
 
-// Answers returns nil if both stores could count when they were last probed.
-func (p pair) Answers() error { return cmp.Or(p.main.Answers(), p.special.Answers()) }
+// ProbeErr returns nil if both stores could count when they were last probed.
+func (p pair) ProbeErr() error { return cmp.Or(p.main.ProbeErr(), p.special.ProbeErr()) }
 
 // Await waits until both stores are ready.
 func (p pair) Await(ctx context.Context) error {
@@ -140,29 +141,29 @@ func (p pair) Await(ctx context.Context) error {
 
 // Servers returns the state of each server, the worse one if the stores differ.
 func (p pair) Servers() map[string]backend.ServerState {
-	known := p.main.Servers()
-	for name, state := range p.special.Servers() {
-		if before, there := known[name]; !there || before == backend.ServerUp || state == backend.ServerAway {
-			known[name] = state
+	states := p.main.Servers()
+	for name, special := range p.special.Servers() {
+		if main, ok := states[name]; !ok || main == backend.ServerUp || special == backend.ServerAway {
+			states[name] = special
 		}
 	}
-	return known
+	return states
 }
 
-// Notify is that of [backend.Health].
+// Notify implements [backend.Health].
 func (p pair) Notify(c chan<- struct{}) {
 	p.main.Notify(c)
 	p.special.Notify(c)
 }
 
-// Replicas returns how many processes live by the store that knows of most.
-func (p pair) Replicas() (alive int, all bool) {
-	alive, all = p.main.Replicas()
-	other, known := p.special.Replicas()
-	return max(alive, other), all || known
+// Replicas returns the larger of the stores' numbers.
+func (p pair) Replicas() (alive int, complete bool) {
+	alive, complete = p.main.Replicas()
+	other, otherComplete := p.special.Replicas()
+	return max(alive, other), complete || otherComplete
 }
 
-// Stats returns the sums of both stores.
+// Stats returns the sums of both stores' statistics.
 func (p pair) Stats() pipeline.Stats {
 	sum := p.main.Stats()
 	sum.Add(p.special.Stats())

@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// probeTimeout is how long a server may take for all of a probe.
+// probeTimeout bounds a whole probe of a server.
 const probeTimeout = 5 * time.Second
 
 // probe runs each command that counting needs once on a server, on a key that expires within seconds. Its error names
@@ -52,7 +52,8 @@ func (s *Store) probe(ctx context.Context, server topology.Server) error {
 	return nil
 }
 
-// logCallMode logs a server's call mode if it has changed. A server that takes no writes is left to the probe's error.
+// logCallMode logs a server's call mode if it has changed. It ignores a server that takes no writes, which the probe
+// reports as an error.
 func (s *Store) logCallMode(server string, mode pipeline.CallMode) {
 	if mode.TakesNoWrites() || !s.logged.Due(server, mode.Command+mode.Foreign, 0) {
 		return
@@ -63,9 +64,9 @@ func (s *Store) logCallMode(server string, mode pipeline.CallMode) {
 			"remedy", "ACL SETUSER OTHER -function, for all others; FUNCTION DELETE "+mode.Foreign)
 		return
 	}
-	log.Info("how a redis server is asked to count: functions cost it less than a script")
+	log.Info("redis call mode")
 }
 
-// rights are what counting needs of any server, and looking at counters and resetting them.
+// rights are the ACL rules that counting, inspecting and resetting need on any server.
 const rights = "~weir:* +ping +time +hget +hmget +hset +hdel +hlen +hkeys +hscan +pttl +pexpire +@scripting " +
 	"+hgetall +unlink"

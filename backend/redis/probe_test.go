@@ -54,7 +54,7 @@ func probed(t *testing.T, c topology.Config) (found error) {
 	s, _ := told(t, c)
 	defer s.Close()
 	process.Eventually(t, "the servers are probed", func() error {
-		if found = s.Answers(); found != nil && strings.Contains(found.Error(), "not been asked yet") {
+		if found = s.ProbeErr(); found != nil && strings.Contains(found.Error(), "not been asked yet") {
 			return found
 		}
 		return nil
@@ -92,7 +92,7 @@ func TestRightsNamedByTheProbeSuffice(t *testing.T) {
 				}
 			}
 			store, log := told(t, on)
-			process.Eventually(t, "it counts with the rights that errors name", store.Answers)
+			process.Eventually(t, "it counts with the rights that errors name", store.ProbeErr)
 			ttl, err := s.Client().PTTL(t.Context(), "weir:{probe 0}probe").Result()
 			if err != nil || ttl > 10*time.Second || ttl == -1 {
 				t.Errorf("the key of the probe lives for %v, %v; want that it is soon gone", ttl, err)

@@ -20,32 +20,32 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check sends
-// INCRBY, for its hits or for a correction, and EXPIRE.
+// ratelimitCodec is the codec of envoyproxy/ratelimit's keys: a number for each window, counted by INCRBY. A check
+// sends INCRBY with its hits, EXPIRE, and another INCRBY if the count needs a correction.
 type ratelimitCodec struct {
 	store      *Store
 	keys       ratelimit.Keys
-	refusesGet sync.Map // of addresses of servers that refuse GET
+	refusesGet sync.Map // has the addresses of servers that refuse GET
 }
 
-// ratelimitCount is the state of a check.
+// ratelimitCount is the CodecState of a check.
 type ratelimitCount struct {
 	ttl        pipeline.Blob
-	add        int64         // what the check adds
+	add        int64         // hits to add; negative for a refund
 	timeLeft   time.Duration // of the window
 	look       bool
 	after      int64             // value of the key after the check
-	correction int64             // still to be added, see [ratelimit.Correction]
+	correction int64             // to be added by another INCRBY; see [ratelimit.Correction]
 	hasTTL     bool              // the key has a TTL, or needs none
 	expire     *pipeline.Command // sets the TTL
 }
 
 func countOf(r *pipeline.Request) *ratelimitCount { return r.State.CodecState.(*ratelimitCount) }
 
-// ratelimitRights are what counting in such keys needs of any server.
+// ratelimitRights are the ACL rules that counting such keys needs on any server.
 const ratelimitRights = "~* +incrby +expire +get +ping"
 
-// Encode writes the name of a check's key, what it adds, and the TTL.
+// Encode writes the name of a check's key, the hits to add, and the TTL.
 func (p *ratelimitCodec) Encode(text []byte, c *backend.Check, r *pipeline.Request) []byte {
 	stem, _ := descriptors.RatelimitKey(c.Key)
 	w := p.keys.Window(&c.Limits[0], p.store.clock())
@@ -78,7 +78,7 @@ func (p *ratelimitCodec) Write(b *pipeline.Batch, requests []*pipeline.Request) 
 
 const errUnfinished = pipeline.ReplyError("counted, and not finished")
 
-// Read records the replies to a check. A counted check that must send more is unfinished.
+// Read records the replies to a check. If the check is counted but must send more, the class is Continue.
 func (p *ratelimitCodec) Read(b *pipeline.Batch, r *pipeline.Request) (class pipeline.Class, err error) {
 	n := countOf(r)
 	switch {
@@ -106,7 +106,7 @@ func (p *ratelimitCodec) Read(b *pipeline.Batch, r *pipeline.Request) (class pip
 	return pipeline.Answered, nil
 }
 
-// readCount reads what counts a check, or looks at its key.
+// readCount reads the reply to the INCRBY that counts a check, or to the GET of a look.
 func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipeline.Class, error) {
 	n, c := countOf(r), r.State.Command
 	looked := c.IsCommand("get")
@@ -115,7 +115,7 @@ func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipe
 	case c.Written && errors.Is(err, goredis.Nil): // the key is not there
 		r.State.Counted, n.hasTTL = true, true
 		return pipeline.Answered, nil
-	case err != nil && c.Written && overflow(err): // the counter is full: nothing was added
+	case err != nil && c.Written && isOverflow(err): // the counter is full: nothing was added
 		r.State.Counted, n.after = true, math.MaxInt64
 		if n.add < 0 {
 			n.after = math.MinInt64
@@ -123,7 +123,7 @@ func (p *ratelimitCodec) readCount(b *pipeline.Batch, r *pipeline.Request) (pipe
 		return pipeline.Answered, nil
 	case err != nil && looked && c.Written && goredis.IsPermissionError(err):
 		p.refusesGet.Store(b.Client().Options().Addr, true)
-		p.logRefusal(b, getRefused, "GET", err)
+		p.logRefusal(b, "redis server refuses GET", "GET", err, "effect", "looks send INCRBY 0, which creates the key")
 		return pipeline.Continue, err
 	case err != nil:
 		if c.Written && topology.Forbidden(err) {
@@ -147,13 +147,11 @@ func parseCount(value any) (int64, error) {
 	return strconv.ParseInt(fmt.Sprint(value), 10, 64)
 }
 
-const getRefused = "redis server refuses GET; looks send INCRBY 0, which creates the key"
-
-func overflow(err error) bool { return strings.Contains(err.Error(), "would overflow") }
+func isOverflow(err error) bool { return strings.Contains(err.Error(), "would overflow") }
 
 const errNoNumber = pipeline.ReplyError("the key does not hold a number: somebody else uses it")
 
-// readCorrection reads the reply to a correction. It is not sent again if it may have run.
+// readCorrection reads the reply to a correction. A correction that may have run is not sent again.
 func readCorrection(n *ratelimitCount, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		if class := pipeline.Classify(err, c.Written); class.Retryable() {
@@ -164,7 +162,8 @@ func readCorrection(n *ratelimitCount, c *pipeline.Command) (pipeline.Class, err
 	return pipeline.Answered, nil
 }
 
-// readExpire reads the reply to EXPIRE, which is sent again if its answer is lost. If it is refused, the key stays.
+// readExpire reads the reply to EXPIRE, which is sent again if the reply is lost. If it is refused, the key never
+// expires.
 func (p *ratelimitCodec) readExpire(b *pipeline.Batch, c *pipeline.Command) (pipeline.Class, error) {
 	if err := c.Failure(); err != nil {
 		var reply goredis.Error
@@ -177,11 +176,11 @@ func (p *ratelimitCodec) readExpire(b *pipeline.Batch, c *pipeline.Command) (pip
 	return pipeline.Answered, nil
 }
 
-// logRefusal logs once that a server refuses a command, and the remedy.
-func (p *ratelimitCodec) logRefusal(b *pipeline.Batch, what, command string, err error) {
+// logRefusal logs once that a server refuses a command. attrs are further attributes.
+func (p *ratelimitCodec) logRefusal(b *pipeline.Batch, msg, command string, err error, attrs ...any) {
 	servers := p.store.servers
 	if name := servers.NameOf(b.Client()); p.store.logged.Due(command+" of "+name, err.Error(), 0) {
-		servers.Config.Log.Warn(what, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
+		servers.Config.Log.With(attrs...).Warn(msg, "server", name, "error", servers.DiagnoseOf(b.Client(), command, err))
 	}
 }
 
@@ -196,7 +195,7 @@ func (p *ratelimitCodec) Inspect(ctx context.Context, key []byte, limits []descr
 	return p.keys.Counts(limits, p.store.clock, func(w ratelimit.Window) (int64, error) {
 		name := string(w.AppendKey(nil, stem))
 		get := goredis.NewStringCmd(ctx, "get", name)
-		if err := p.store.Ask(ctx, name, get); err != nil {
+		if err := p.store.Send(ctx, name, get); err != nil {
 			return 0, err
 		}
 		n, err := parseCount(cmp.Or(get.Val(), "0"))
@@ -207,12 +206,12 @@ func (p *ratelimitCodec) Inspect(ctx context.Context, key []byte, limits []descr
 	})
 }
 
-// Reset removes a key of each window that it may be of now.
+// Reset deletes the key of the present window of each unit.
 func (p *ratelimitCodec) Reset(ctx context.Context, key []byte) error {
 	stem, _ := descriptors.RatelimitKey(key)
 	for _, w := range ratelimit.Windows(p.store.clock()) {
 		name := string(w.AppendKey(nil, stem))
-		err := p.store.Ask(ctx, name, goredis.NewIntCmd(ctx, "del", name))
+		err := p.store.Send(ctx, name, goredis.NewIntCmd(ctx, "del", name))
 		if err != nil && topology.Forbidden(err) {
 			return fmt.Errorf("%w; to reset counters it also needs +del", err)
 		}

@@ -195,7 +195,7 @@ func TestScriptLoadsWithItsFirstCheck(t *testing.T) {
 		if _, err := m.Inspect(t.Context(), plain.Key, plain.Limits); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(200 * time.Millisecond) // heartbeats come early at first
+		time.Sleep(200 * time.Millisecond) // presences come early at first
 	}
 	for name := range callsOf(t, "calls", server) {
 		if !slices.Contains([]string{"incrby", "expire", "get", "ping", "keys"}, name) {
@@ -214,7 +214,7 @@ func TestScriptLoadsWithItsFirstCheck(t *testing.T) {
 			t.Errorf("check %d of a call for both: %+v; want it allowed at %d", i+1, out[i], want)
 		}
 	}
-	process.Eventually(t, "the script's half is healthy", m.Answers)
+	process.Eventually(t, "the script's half is healthy", m.ProbeErr)
 	calls := callsOf(t, "calls", server)
 	for _, name := range []string{"fcall", "function|load", "incrby"} {
 		if calls[name] == 0 {

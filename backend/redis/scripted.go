@@ -11,19 +11,20 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// scriptInspector inspects keys of weir: a hash for each descriptor, which the script counts in.
+// scriptInspector inspects the keys that the script counts: a hash for each descriptor.
 type scriptInspector struct{ *Store }
 
-// Inspect reads the windows of a key, and looks at its logs and token buckets, by the clock of its server.
+// Inspect reads the windows of a key from its hash, and sends a Look for each log and token bucket. Its time is that of
+// the server's clock.
 func (s scriptInspector) Inspect(ctx context.Context, key []byte, limits []descriptors.Limit) ([]backend.LimitCount, error) {
 	counts := make([]backend.LimitCount, len(limits))
-	var fields map[string]string // of the windows, read once
+	var fields map[string]string // the hash, read once for all windows
 	var now time.Time
 	for i := range limits {
 		l := &limits[i]
 		if l.Algorithm != descriptors.SlidingWindow && l.Algorithm != descriptors.FixedWindow {
 			enlarged, out := *l, [1]backend.Decision{}
-			if l.Algorithm == descriptors.TokenBucket { // where no more fits, a look tells when one does
+			if l.Algorithm == descriptors.TokenBucket { // an allowed look returns when the next hit leaks, a denied one when a hit fits
 				enlarged.Requests, enlarged.Burst = max(1, l.Requests), descriptors.MaxBurst
 			} else {
 				enlarged.Requests = descriptors.MaxBurst
@@ -49,10 +50,10 @@ func (s scriptInspector) Inspect(ctx context.Context, key []byte, limits []descr
 	return counts, nil
 }
 
-// read reads a hash, and the clock that it counts by.
+// read reads a hash, and the time of the clock that it is counted by.
 func (s scriptInspector) read(ctx context.Context, name string) (fields map[string]string, now time.Time, err error) {
 	hash, server := goredis.NewMapStringStringCmd(ctx, "hgetall", name), goredis.NewTimeCmd(ctx, "time")
-	if err := s.Ask(ctx, name, server, hash); err != nil {
+	if err := s.Send(ctx, name, server, hash); err != nil {
 		return nil, now, err
 	}
 	if s.now != nil {
@@ -63,5 +64,5 @@ func (s scriptInspector) read(ctx context.Context, name string) (fields map[stri
 
 func (s scriptInspector) Reset(ctx context.Context, key []byte) error {
 	name := string(script.AppendKey(nil, key))
-	return s.Ask(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
+	return s.Send(ctx, name, goredis.NewIntCmd(ctx, "unlink", name))
 }

@@ -122,7 +122,7 @@ func openedWith(t testing.TB, c topology.Config, now *atomic.Int64, code *pipeli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	process.Eventually(t, "the servers can be used", s.Answers)
+	process.Eventually(t, "the servers can be used", s.ProbeErr)
 	return s
 }
 
@@ -168,7 +168,7 @@ func openedMixed(t testing.TB, c topology.Config, now *atomic.Int64) byFormat {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	process.Eventually(t, "the servers can be used", m.Answers)
+	process.Eventually(t, "the servers can be used", m.ProbeErr)
 	return m.(byFormat)
 }
 

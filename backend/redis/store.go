@@ -1,5 +1,5 @@
-// Package redis counts in Redis servers that all replicas of weir share. README.md draws a check's way through it,
-// KEYS.md what the servers hold.
+// Package redis counts in Redis servers that all replicas of weir share. README.md draws a check's way through the
+// package, KEYS.md describes the keys in the servers.
 //
 // Package topology knows which server owns a key, package pipeline sends commands there, each at most once, and this
 // package makes the commands: calls of package script's script, or INCRBYs that package ratelimit decides by.
@@ -19,47 +19,48 @@ import (
 	"github.com/weirproxy/weir/backend/throttle"
 )
 
-// Counters are a store in Redis: a [Store], or two of them.
+// Counters is a store in Redis: a [Store], or a pair of them.
 type Counters interface {
 	backend.Shared
-	// Stats returns what was sent, and what waits.
+	// Stats returns totals since the store was opened, and the present state of each server.
 	Stats() pipeline.Stats
 }
 
 // ErrUnavailable is wrapped by a decision's Err when its check got no answer.
 var ErrUnavailable = pipeline.ErrUnavailable
 
-// Store counts one kind of keys in Redis servers, each check at most once: only proof that it did not run resends it.
+// Store counts one kind of keys in Redis servers, each check at most once. It sends a check again only if the server's
+// reply proves that the check did not run.
 type Store struct {
 	*pipeline.Pipeline
-	backend.Inspector // of this kind of keys
+	backend.Inspector // for this kind of keys
 
 	servers  *topology.Servers
 	script   *pipeline.Script // nil for keys of envoyproxy/ratelimit
-	presence *presence        // of this process, among the replicas
+	presence *presence
 	now      func() time.Time // nil but in tests
 
-	logged    throttle.Lines // of a server: its call mode, or why it refuses a command
-	startOnce sync.Once      // of begin
+	logged    throttle.Lines // by server: its last logged call mode, or its last logged refusal of a command
+	startOnce sync.Once      // guards start
 }
 
 var _ Counters = (*Store)(nil)
 
-// Config is where weir counts.
+// Config configures a store.
 type Config struct {
-	// Redis is how the servers are reached.
+	// Redis configures the connections to the servers.
 	Redis topology.Config
 	// Now, if not nil, replaces the servers' clock, in tests.
 	Now func() time.Time
-	// Meter, if not nil, returns the meter of a server, once for each.
+	// Meter, if not nil, is called once for each server and returns its meter.
 	Meter func(server string) pipeline.Meter
-	// Trace, if not nil, is told of each exchange with a server.
+	// Trace, if not nil, traces each exchange with a server.
 	Trace outbound.Trace
-	// ScriptsOnly never uses functions.
+	// ScriptsOnly turns Redis Functions off.
 	ScriptsOnly bool
 }
 
-// Open makes a store that counts by the script. It waits for no server: they are probed later, see [backend.Health].
+// Open makes a store that counts by the script. It contacts no server; the background probes do, see [backend.Health].
 func Open(c Config) (*Store, error) { return open(c, c.newScript()) }
 
 // open is Open for a version of the script.
@@ -73,7 +74,7 @@ func open(c Config, code *pipeline.Script) (*Store, error) {
 	return s, nil
 }
 
-// start starts the probes and the presence, once and not after Close.
+// start starts the probes and the presence, unless they have started or the store is closed.
 func (s *Store) start() {
 	s.startOnce.Do(func() {
 		s.StartProbes(s.probe)
@@ -88,7 +89,8 @@ func (c *Config) newScript() *pipeline.Script {
 	return pipeline.NewScript(script.Source()).WithLibrary(script.Library(), script.Function())
 }
 
-// newScripted makes a store by a script on servers, which it closes in the end. It asks none before begin.
+// newScripted makes a store that counts by a script on servers, which its Close closes. It contacts no server before
+// start.
 func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *Store {
 	s := &Store{servers: servers, now: c.Now, script: code}
 	codec := pipeline.ScriptCodec{
@@ -102,7 +104,8 @@ func newScripted(servers *topology.Servers, c Config, code *pipeline.Script) *St
 	return s
 }
 
-// newRatelimit makes a store of envoyproxy/ratelimit's keys on servers, which it closes in the end. It has no presence.
+// newRatelimit makes a store of envoyproxy/ratelimit's keys on servers, which its Close closes. It does not start its
+// presence.
 func newRatelimit(servers *topology.Servers, c Config, keys ratelimit.Keys) *Store {
 	s := &Store{servers: servers, now: c.Now}
 	p := &ratelimitCodec{store: s, keys: keys}
@@ -111,7 +114,7 @@ func newRatelimit(servers *topology.Servers, c Config, keys ratelimit.Keys) *Sto
 	return s
 }
 
-// Close is that of [backend.Counter].
+// Close implements [backend.Counter].
 func (s *Store) Close() error {
 	s.startOnce.Do(func() {}) // start does nothing from now on
 	s.presence.stopAndWait()

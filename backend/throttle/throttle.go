@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Lines remembers the last log line about each subject. The zero value is ready. Its methods may be called by any number
-// of goroutines.
+// Lines remembers the last log line about each subject. The zero value is ready. Its methods may be called by any
+// number of goroutines.
 type Lines struct {
 	mu   sync.Mutex
 	last map[string]line
@@ -19,14 +19,14 @@ type line struct {
 	at   time.Time
 }
 
-// Due reports whether to log a text about a subject: if it differs from the last one, or if the last one is older than
-// again, unless that is 0. If so, Due remembers the text.
-func (l *Lines) Due(subject, text string, again time.Duration) bool {
+// Due returns true, and remembers the text, if a text about a subject should be logged: if it differs from the last
+// one, or if the last one is older than interval. An interval of 0 means that the same text is never logged again.
+func (l *Lines) Due(subject, text string, interval time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	before, known := l.last[subject]
-	if known && before.text == text && (again == 0 || now.Sub(before.at) < again) {
+	last, ok := l.last[subject]
+	if ok && last.text == text && (interval == 0 || now.Sub(last.at) < interval) {
 		return false
 	}
 	if l.last == nil {

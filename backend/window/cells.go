@@ -8,14 +8,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Cells is the [State] of all algorithms except the token bucket. It has a cell for each bucket of the finest level that
-// holds hits, oldest first, and their running sum. A fixed window is one bucket, as wide as the window, that stops counting
-// when it ends; a log has buckets of a microsecond. Reading and adding cost amortised constant time.
+// Cells is the [State] of all algorithms except the token bucket. It has a cell for each bucket of the finest level
+// with hits, oldest first, and the sum of the hits. A fixed window has one bucket, as wide as the window, that stops
+// counting when it ends; a log has buckets of a microsecond. Reading and adding cost amortised constant time.
 type Cells struct {
 	window    time.Duration
 	sum       uint64
 	cells     []cell
-	precision uint32 // of a sliding window, in milliseconds
+	precision uint32 // in milliseconds; 0 except for a sliding window
 	algorithm descriptors.Algorithm
 }
 
@@ -33,7 +33,7 @@ func (s *Cells) Matches(l *descriptors.Limit) bool {
 	return s.window == l.Window && s.algorithm == l.Algorithm && s.precision == uint32(l.Precision/time.Millisecond)
 }
 
-// SetRate does nothing: hits leave with their bucket, at any rate.
+// SetRate implements [State]. It does nothing, as hits leave with their buckets.
 func (s *Cells) SetRate(*descriptors.Limit, Instant) {}
 
 func (s *Cells) width() Instant {
@@ -46,9 +46,9 @@ func (s *Cells) width() Instant {
 	return Instant(s.precision) * 1000
 }
 
-// leaves returns when a bucket stops counting: a window after it began and, as its hits may have come at its end, a
-// precision later.
-func (s *Cells) leaves(bucket int64) Instant {
+// expiryOf returns when a bucket stops counting: a window and a precision after its beginning, as its hits may have come
+// at its end.
+func (s *Cells) expiryOf(bucket int64) Instant {
 	return Instant(bucket)*s.width() + micros(s.window) + Instant(s.precision)*1000
 }
 
@@ -58,11 +58,11 @@ func (s *Cells) Sum(now Instant) uint64 {
 		return 0
 	}
 	s.fold(now.index(s.width()))
-	if newest := s.cells[len(s.cells)-1]; s.leaves(newest.bucket) <= now {
+	if newest := s.cells[len(s.cells)-1]; s.expiryOf(newest.bucket) <= now {
 		s.clear()
 		return 0
 	}
-	for s.leaves(s.cells[0].bucket) <= now {
+	for s.expiryOf(s.cells[0].bucket) <= now {
 		s.sum -= s.cells[0].hits
 		s.cells = s.cells[1:]
 	}
@@ -81,7 +81,7 @@ func (s *Cells) fold(live int64) {
 	}
 }
 
-// push counts hits in a bucket that is not before any cell.
+// push adds hits to a bucket, which must not be before the last cell.
 func (s *Cells) push(bucket int64, hits uint64) {
 	if n := len(s.cells); n > 0 && s.cells[n-1].bucket == bucket {
 		s.cells[n-1].hits += hits
@@ -96,7 +96,7 @@ func (s *Cells) clear() { s.sum, s.cells = 0, s.cells[:0] }
 func (s *Cells) Add(now Instant, delta int64) {
 	sum := s.Sum(now)
 	if delta < 0 {
-		s.takeBack(uint64(-delta))
+		s.removeNewest(uint64(-delta))
 		return
 	}
 	if hits := min(uint64(delta), MaxCount-sum); hits > 0 {
@@ -105,7 +105,8 @@ func (s *Cells) Add(now Instant, delta int64) {
 	}
 }
 
-func (s *Cells) takeBack(hits uint64) {
+// removeNewest removes the newest hits, at most all.
+func (s *Cells) removeNewest(hits uint64) {
 	for hits > 0 && s.sum > 0 {
 		newest := &s.cells[len(s.cells)-1]
 		n := min(hits, newest.hits)
@@ -121,41 +122,42 @@ func (s *Cells) takeBack(hits uint64) {
 	}
 }
 
-// Until returns the first moment, now or later, at which at most keep of the hits that count now still count.
-func (s *Cells) Until(now Instant, keep uint64) Instant {
+// Until implements [State].
+func (s *Cells) Until(now Instant, most uint64) Instant {
 	left := s.Sum(now)
-	if left <= keep {
+	if left <= most {
 		return now
 	}
 	i := 0
-	for left -= s.cells[i].hits; left > keep; left -= s.cells[i].hits {
+	for left -= s.cells[i].hits; left > most; left -= s.cells[i].hits {
 		i++
 	}
-	return s.leaves(s.cells[i].bucket)
+	return s.expiryOf(s.cells[i].bucket)
 }
 
-// Expires returns when the last hit stops counting; 0 if none counts now.
+// Expires implements [State].
 func (s *Cells) Expires() Instant {
 	if s.sum == 0 {
 		return 0
 	}
-	return s.leaves(s.cells[len(s.cells)-1].bucket)
+	return s.expiryOf(s.cells[len(s.cells)-1].bucket)
 }
 
-// Buckets yields the buckets that count at now, oldest first: when each begins, and its hits. After a step back of the
-// clock, hits of later buckets are yielded in now's bucket, which may then come more than once. It changes nothing.
+// Buckets yields the beginning and the hits of each bucket that counts at now, oldest first. After the clock stepped
+// back, it yields hits of later buckets in now's bucket, possibly several times. It changes nothing.
 func (s *Cells) Buckets(now Instant) iter.Seq2[Instant, uint64] {
 	return func(yield func(Instant, uint64) bool) {
 		live := now.index(s.width())
 		for _, c := range s.cells {
-			if s.leaves(c.bucket) > now && !yield(Instant(min(c.bucket, live))*s.width(), c.hits) {
+			if s.expiryOf(c.bucket) > now && !yield(Instant(min(c.bucket, live))*s.width(), c.hits) {
 				return
 			}
 		}
 	}
 }
 
-// Append writes the identity, then the cells as differences of bucket and count.
+// Append implements [State]. It appends the algorithm, window and precision, then the cells: each bucket as the
+// difference from the last one, and its hits.
 func (s *Cells) Append(dst []byte) []byte {
 	dst = appendIdentity(dst, s.algorithm, s.window, time.Duration(s.precision)*time.Millisecond)
 	dst = binary.AppendUvarint(dst, uint64(len(s.cells)))

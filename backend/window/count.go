@@ -8,7 +8,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Counts returns what a key holds for each limit, for operators. It changes nothing.
+// Counts returns the count of each limit, for operators. It changes nothing.
 func (s States) Counts(limits []descriptors.Limit, now Instant) []backend.LimitCount {
 	counts := make([]backend.LimitCount, len(limits))
 	for i := range limits {

@@ -1,7 +1,8 @@
-// Package window holds the arithmetic of rate limits, pure: time is an argument, nothing is shared, nothing waits.
+// Package window has the arithmetic of rate limits. Its functions are pure: the time is an argument, and nothing is
+// shared.
 //
-// A hit goes into the bucket of its moment, on every level of widths; the buckets that cover the last W make up the count.
-// [Cells], which the memory store keeps, has the finest level and a running sum. A sliding log has no buckets: its Cells are
-// instants. A token bucket has neither: its [Tokens] are a number that leaks. Buckets of package backendtest adds up the
-// finest buckets at each question: it is the oracle of every store. [Decide] decides a check by all limits of a descriptor.
+// A hit goes into the bucket of its moment; the buckets that cover the last window make up the count. [Cells] has these
+// buckets and their sum; a sliding log is Cells whose buckets are instants. [Tokens] is a token bucket: a number that
+// leaks. [Decide] decides a check by all limits of a descriptor. The type Buckets of package backendtest, which adds up
+// all buckets at each check, is the oracle in tests of every store.
 package window

@@ -2,8 +2,8 @@ package window
 
 import "time"
 
-// Instant is a moment on a store's clock, in microseconds since the Unix epoch: Redis has no finer time, and a window of
-// 292 years still fits.
+// Instant is a moment on a store's clock, in microseconds since the Unix epoch. Redis has no finer time, and a window
+// of 292 years fits.
 type Instant int64
 
 // At converts a time, rounding down.
@@ -14,7 +14,7 @@ func (t Instant) Plus(d time.Duration) Instant { return t + micros(d) }
 
 func micros(d time.Duration) Instant { return Instant(d / time.Microsecond) }
 
-// index returns the number of the bucket of this width that holds t; buckets are aligned to the epoch.
+// index returns the number of the bucket of this width that contains t. Buckets are aligned to the epoch.
 func (t Instant) index(width Instant) int64 {
 	k := t / width
 	if t%width < 0 {

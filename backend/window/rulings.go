@@ -8,13 +8,13 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// MaxCount is the most hits that a state holds; more are dropped. It is the largest integer that a Redis script counts
+// MaxCount is the most hits that a state counts; it drops more. It is the largest integer that a Redis script counts
 // exactly.
 const MaxCount = 1<<53 - 1
 
-// Decide decides a check; states[i] is that of limit i. If the hits fit every limit, all limits count them; if not, only
-// those that charge always. A look (0 hits) changes nothing. A refund removes hits from every limit, the newest first, never
-// below zero, and is always allowed.
+// Decide decides a check; states[i] is the state of limit i. If the hits fit every limit, all limits count them, else
+// only the limits that charge always. A look changes nothing. A refund removes hits from every limit, the newest first,
+// never below zero, and is always allowed.
 func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	allowed := true
 	for i := range c.Limits {
@@ -34,8 +34,8 @@ func Decide(states []State, c *backend.Check, now Instant) backend.Decision {
 	return r.Decision
 }
 
-// size returns how many hits must fit limit i. A look asks whether one more hit would be denied; of a fixed window, as
-// in envoyproxy/ratelimit, whether the count is above the limit.
+// size returns how many hits must fit limit i. A look is denied if one more hit would be; in a fixed window, as in
+// envoyproxy/ratelimit, if the count is above the limit.
 func size(c *backend.Check, i int) uint64 {
 	switch {
 	case c.Op == backend.Count:
@@ -50,18 +50,18 @@ func size(c *backend.Check, i int) uint64 {
 type ruling struct {
 	backend.Decision
 	counts        bool          // the check counts hits
-	strictestWait time.Duration // of the strictest limit alone, if it denies
+	strictestWait time.Duration // if denied, how long the strictest limit alone denies
 }
 
-// add adds limit i: it may be the strictest so far, and make the caller wait. before is its count before the check, size
-// the hits that had to fit, state its state after the check.
+// add adds limit i to the ruling. before is its count before the check, size the hits that had to fit, state its state
+// after the check.
 func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint64, now Instant) {
 	if !r.Allowed {
 		r.addDenied(i, state, l, before, size, now)
 		return
 	}
 	after, capacity := state.Sum(now), l.Capacity()
-	if r.counts && !Fits(after, size, capacity) { // it fitted before
+	if r.counts && !Fits(after, size, capacity) { // another check of this size does not fit
 		r.NextIn = max(r.NextIn, now.until(state.Until(now, capacity-size)))
 	}
 	remaining, reset := capacity-min(after, capacity), time.Duration(0)
@@ -71,7 +71,7 @@ func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint
 	switch {
 	case after > 0:
 		reset = now.until(state.Until(now, after-1))
-	case l.Algorithm == descriptors.FixedWindow: // as envoyproxy/ratelimit has it
+	case l.Algorithm == descriptors.FixedWindow: // as in envoyproxy/ratelimit
 		width := micros(l.Window)
 		reset = now.until(Instant(now.index(width)+1) * width)
 	}
@@ -80,8 +80,8 @@ func (r *ruling) add(i int, state State, l *descriptors.Limit, before, size uint
 	}
 }
 
-// addDenied adds a limit of a denied check. A limit that admitted the check also makes the caller wait, if it charged the
-// check (always) and is full now.
+// addDenied adds a limit of a denied check. A limit that admitted the check also delays the next one, if it has charged
+// the check and is full now.
 func (r *ruling) addDenied(i int, state State, l *descriptors.Limit, before, size uint64, now Instant) {
 	retry, reset, capacity := backend.Never, time.Duration(0), l.Capacity()
 	if size <= capacity {

@@ -13,38 +13,37 @@ import (
 // errTorn is the error of bytes that Append did not write.
 var errTorn = errors.New("window: torn state")
 
-// State is the count of one limit of one key as a store keeps it: [Cells], or [Tokens] of a token bucket. It is not for
+// State is the count of one limit of one key: [Tokens] of a token bucket, [Cells] of other algorithms. It is not for
 // concurrent use. Make one with [NewState] or [ReadState]. now may step back; hits after it then move to now.
 type State interface {
-	// Sum is the number of hits that count at now.
+	// Sum returns the number of hits that count at now.
 	Sum(now Instant) uint64
 	// Add counts delta hits at now; a negative delta removes the newest, at most all of them.
 	Add(now Instant, delta int64)
-	// Until is the first moment, now or later, at which at most keep of the hits that count now still count.
-	Until(now Instant, keep uint64) Instant
-	// Matches reports whether this is the state of limit l: the same algorithm, window and precision, whatever its
-	// requests.
+	// Until returns the first moment, now or later, at which at most this many of the present hits still count.
+	Until(now Instant, most uint64) Instant
+	// Matches reports whether this is the state of limit l: it has the same algorithm, window and precision.
 	Matches(l *descriptors.Limit) bool
-	// SetRate sets the rate at which hits leak from now on to that of l, a matching limit.
+	// SetRate sets the rate at which hits leak to that of l, a matching limit, from now on.
 	SetRate(l *descriptors.Limit, now Instant)
-	// Expires is when the last hit stops counting; 0 if none counts now.
+	// Expires returns when the last hit stops counting; 0 if none counts now.
 	Expires() Instant
-	// Count returns what the state holds for l, a matching limit, for operators. It changes nothing.
+	// Count returns the count of l, a matching limit, for operators. It changes nothing.
 	Count(l *descriptors.Limit, now Instant) backend.LimitCount
-	// Append writes the state for [ReadState].
+	// Append appends the state, encoded for [ReadState].
 	Append(dst []byte) []byte
 }
 
 // NewState returns the empty state of a limit.
 func NewState(l *descriptors.Limit) State {
 	if l.Algorithm == descriptors.TokenBucket {
-		// A limit of 0 requests blocks everything. It leaks like one of 1, so that its hits are gone some day.
+		// A limit of 0 requests denies all hits. It leaks like a limit of 1, so that its hits expire.
 		return &Tokens{window: micros(l.Window), requests: max(1, l.Requests)}
 	}
 	return newCells(l.Algorithm, l.Window, l.Precision)
 }
 
-// valid reports whether an identity is one that a limit can have.
+// valid reports whether a limit can have this algorithm, window and precision.
 func valid(a descriptors.Algorithm, window, precision time.Duration) bool {
 	switch a {
 	case descriptors.FixedWindow, descriptors.SlidingLog, descriptors.TokenBucket:
@@ -69,8 +68,8 @@ func (s States) Of(l *descriptors.Limit) State {
 	return nil
 }
 
-// Decide decides a check by the states of its limits, and returns these in the order of the limits, in room if they fit. It
-// makes the states that are missing.
+// Decide decides a check by the states of its limits, and makes missing ones. It returns these states in the order of
+// the limits, appended to room, which must be empty.
 func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.Decision, []State) {
 	for i := range c.Limits {
 		state := s.Of(&c.Limits[i])
@@ -84,18 +83,18 @@ func (s *States) Decide(c *backend.Check, now Instant, room []State) (backend.De
 	return Decide(room, c, now), room
 }
 
-// DropExpired deletes the states that hold nothing at now, such as those of an earlier configuration. It returns the rest,
-// and when their last hit stops counting; 0 if there are none.
-func (s States) DropExpired(now Instant) (kept States, expires Instant) {
-	kept = s[:0]
+// DropExpired deletes the states without hits that count at now, such as those of an earlier configuration. It returns
+// the others, and when their last hit stops counting; 0 if there are none.
+func (s States) DropExpired(now Instant) (live States, expires Instant) {
+	live = s[:0]
 	for _, state := range s {
-		if gone := state.Expires(); gone > now {
-			expires = max(expires, gone)
-			kept = append(kept, state)
+		if end := state.Expires(); end > now {
+			expires = max(expires, end)
+			live = append(live, state)
 		}
 	}
-	clear(s[len(kept):])
-	return kept, expires
+	clear(s[len(live):])
+	return live, expires
 }
 
 func appendIdentity(dst []byte, a descriptors.Algorithm, window, precision time.Duration) []byte {
@@ -104,8 +103,8 @@ func appendIdentity(dst []byte, a descriptors.Algorithm, window, precision time.
 	return binary.AppendUvarint(dst, uint64(precision))
 }
 
-// ReadState reads a state from the front of src, and returns the rest of src. Invalid bytes give an error, never an invalid
-// state.
+// ReadState decodes a state at the front of src, and returns the rest of src. It returns an error for invalid bytes,
+// never an invalid state.
 func ReadState(src []byte) (State, []byte, error) {
 	if len(src) == 0 {
 		return nil, nil, errTorn
@@ -146,7 +145,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// skip steps over the n bytes of a number; n ≤ 0 means that they held none.
+// skip skips the n bytes of a number; n ≤ 0 means that there is no valid number.
 func (r *reader) skip(n int) {
 	r.torn = r.torn || n <= 0
 	r.src = r.src[max(n, 0):]

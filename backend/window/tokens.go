@@ -10,17 +10,17 @@ import (
 )
 
 // Tokens is the [State] of a token bucket. Hits leak evenly, one window's requests in each window; those that have not
-// leaked count. All numbers are integers and change by whole hits and windows, so nothing is rounded twice.
+// leaked count. All numbers are integers and change by whole hits and windows, so no rounding errors add up.
 //
-// Hits began to leak at last − age. If the clock steps back before last, last and with it the whole state move back: nothing
-// leaks twice, and no wait becomes longer.
+// Hits began to leak at last − age. If the clock steps back before last, last moves back, and with it the whole state:
+// no hit leaks twice, and no wait becomes longer.
 type Tokens struct {
 	window Instant
 
-	requests uint64  // that leak in a window; at least 1
-	last     Instant // when the state was last changed
-	age      Instant // how long hits had been leaking then; below a window
-	hits     uint64  // counted since last − age, leaked ones included; 0 if nothing counts
+	requests uint64  // hits that leak in a window; at least 1
+	last     Instant // when the state last changed
+	age      Instant // how long hits had been leaking at last; below a window
+	hits     uint64  // hits counted since last − age, leaked ones included; 0 if none count
 }
 
 // Matches implements [State].
@@ -28,8 +28,8 @@ func (t *Tokens) Matches(l *descriptors.Limit) bool {
 	return l.Algorithm == descriptors.TokenBucket && t.window == micros(l.Window)
 }
 
-// SetRate keeps the hits that count at now, and lets them leak at the rate of l from now on. The share of the next hit that
-// has leaked stays the same, so that hits also leak for callers who use two rates in turns.
+// SetRate implements [State]. The share of the next hit that has leaked does not change, so that hits also leak if
+// callers use two rates in turns.
 func (t *Tokens) SetRate(l *descriptors.Limit, now Instant) {
 	requests := max(1, l.Requests)
 	if requests == t.requests {
@@ -44,7 +44,7 @@ func (t *Tokens) SetRate(l *descriptors.Limit, now Instant) {
 	t.age = min(Instant(math.Floor(product/float64(requests))), t.timeToLeak(1)-1)
 }
 
-// ageOfNext returns how long the next hit has been leaking at now. Some hit must count.
+// ageOfNext returns how long the next hit has been leaking at now. At least one hit must count.
 func (t *Tokens) ageOfNext(now Instant) Instant {
 	age := (now - t.last + t.age) % t.window
 	if hits := t.leaked(age); hits > 0 {
@@ -53,7 +53,7 @@ func (t *Tokens) ageOfNext(now Instant) Instant {
 	return age
 }
 
-// Sum returns the number of hits that count at now: those that have not leaked.
+// Sum implements [State].
 func (t *Tokens) Sum(now Instant) uint64 {
 	if t.hits == 0 {
 		return 0
@@ -70,14 +70,15 @@ func (t *Tokens) Sum(now Instant) uint64 {
 	return 0
 }
 
-// leaked returns how many hits leak within an age below a window; it never falls as the age grows. The Redis script computes
-// with the same doubles: each product and quotient is rounded by itself, on every processor.
+// leaked returns how many hits leak within an age, which must be below a window. It never falls as the age grows. The
+// conversions to float64 round each product and quotient on every processor, as the doubles of the Redis script.
 func (t *Tokens) leaked(age Instant) uint64 {
 	product := float64(float64(age) * float64(t.requests))
 	return min(t.requests, uint64(math.Floor(product/float64(t.window))))
 }
 
-// timeToLeak returns the first age at which the given number of hits has leaked: at least 1, at most a window's requests.
+// timeToLeak returns the first age at which so many hits have leaked. hits is at least 1 and at most a window's
+// requests.
 func (t *Tokens) timeToLeak(hits uint64) Instant {
 	if hits >= t.requests {
 		return t.window
@@ -114,23 +115,22 @@ func (t *Tokens) Add(now Instant, delta int64) {
 	}
 }
 
-// Until returns the first moment, now or later, at which at most keep of the hits that count now still count, but no later
-// than 2^53 − 1 µs.
-func (t *Tokens) Until(now Instant, keep uint64) Instant {
-	if t.Sum(now) <= keep {
+// Until implements [State]. It returns at most MaxCount.
+func (t *Tokens) Until(now Instant, most uint64) Instant {
+	if t.Sum(now) <= most {
 		return now
 	}
-	return t.untilLeaked(keep)
+	return t.untilLeaked(most)
 }
 
-// untilLeaked returns when at most keep hits count; more must count now.
-func (t *Tokens) untilLeaked(keep uint64) Instant {
-	leave := t.hits - keep
-	whole := (leave - 1) / t.requests
+// untilLeaked returns when at most this many hits count; more must count now.
+func (t *Tokens) untilLeaked(most uint64) Instant {
+	excess := t.hits - most
+	whole := (excess - 1) / t.requests
 	if whole > uint64(MaxCount/t.window) {
 		return MaxCount
 	}
-	return min(MaxCount, t.last-t.age+Instant(whole)*t.window+t.timeToLeak(leave-whole*t.requests))
+	return min(MaxCount, t.last-t.age+Instant(whole)*t.window+t.timeToLeak(excess-whole*t.requests))
 }
 
 // Expires implements [State].
@@ -141,7 +141,7 @@ func (t *Tokens) Expires() Instant {
 	return t.untilLeaked(0)
 }
 
-// Count implements [State], with the time until the next hit leaks.
+// Count implements [State]. ResetIn is the time until the next hit leaks.
 func (t *Tokens) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 	at := *t
 	at.SetRate(l, now)
@@ -152,7 +152,7 @@ func (t *Tokens) Count(l *descriptors.Limit, now Instant) backend.LimitCount {
 	return c
 }
 
-// Append writes the identity, then the numbers.
+// Append implements [State]. It appends the algorithm and window, then the numbers.
 func (t *Tokens) Append(dst []byte) []byte {
 	dst = appendIdentity(dst, descriptors.TokenBucket, time.Duration(t.window)*time.Microsecond, 0)
 	for _, v := range []uint64{t.requests, uint64(t.last), uint64(t.age), t.hits} {
@@ -161,7 +161,7 @@ func (t *Tokens) Append(dst []byte) []byte {
 	return dst
 }
 
-// tokens reads a token bucket of a window; false if it is invalid. Its hits leak at the old rate, until SetRate.
+// tokens reads a token bucket with a window; false if it is invalid. Its hits leak at the old rate until SetRate.
 func (r *reader) tokens(window Instant) (*Tokens, bool) {
 	t := &Tokens{window: window, requests: r.uvarint(), last: Instant(r.uvarint()), age: Instant(r.uvarint()), hits: r.uvarint()}
 	return t, t.requests >= 1 && t.requests <= descriptors.MaxBurst && t.hits <= descriptors.MaxBurst+t.requests &&

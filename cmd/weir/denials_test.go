@@ -54,7 +54,7 @@ func (f inForce) Config() *descriptors.Config { return f.config }
 
 func (w *deniedWorld) deny(ago, retry time.Duration, hits uint64, shadow bool, by backend.Source, d ...descriptors.Entry) {
 	rule := w.config.Match("shop", d).Rule
-	w.table.Record(w.config.Place("shop", rule), shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
+	w.table.Record(w.config.RuleIndex("shop", rule), shadow, &denials.Denial{At: denialNoon.Add(-ago), Limit: rule.Limits[0], Hits: hits, RetryIn: retry, Source: by}, d)
 }
 
 // run runs weir denials against the port, and returns the output.

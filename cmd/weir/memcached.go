@@ -11,8 +11,8 @@ import (
 )
 
 // openMemcached opens the memcached of the settings, wrapped in a guard.
-func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
-	c, err := set.MemcachedConfig(log)
+func openMemcached(settings *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
+	c, err := settings.MemcachedConfig(log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters: %w", err)
 	}
@@ -20,7 +20,7 @@ func openMemcached(set *config.Settings, metrics *stats.Metrics, trace outbound.
 	store := memcached.Open(c)
 	registerTotals(metrics, nil, store.Stats, memcachedTotals)
 	registerServers(store, "weir_memcached_servers", nil, metrics)
-	return guardStore(store, "memcached", nil, set, metrics, log), nil
+	return guardStore(store, "memcached", nil, settings, metrics, log), nil
 }
 
 var memcachedTotals = []total[memcached.Stats]{

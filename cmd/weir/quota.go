@@ -19,9 +19,9 @@ import (
 )
 
 // openQuotas makes the service for Envoys that use RLQS, and registers its metrics.
-func openQuotas(set *config.Settings, l *limit.Limiter, store *counterStore, metrics *stats.Metrics, log *slog.Logger) *rlqs.Service {
-	o := rlqs.Options{TTL: set.Quotas.TTL, MaxStreams: set.Quotas.MaxStreams, MaxBuckets: set.Quotas.MaxBuckets,
-		MaxStreamBuckets: set.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
+func openQuotas(settings *config.Settings, l *limit.Limiter, store *counterStore, metrics *stats.Metrics, log *slog.Logger) *rlqs.Service {
+	o := rlqs.Options{TTL: settings.Quotas.TTL, MaxStreams: settings.Quotas.MaxStreams, MaxBuckets: settings.Quotas.MaxBuckets,
+		MaxStreamBuckets: settings.Quotas.MaxStreamBuckets, Replicas: store.replicas, Log: log}
 	o.Exchange, _ = store.shared.(rlqs.Exchange)
 	quotas := rlqs.New(l, o)
 	metrics.RegisterGauge("weir_quota_streams", "Streams of Envoys that limit by themselves (RLQS).", nil, func() float64 { return float64(quotas.Totals().Streams) })

@@ -16,23 +16,23 @@ import (
 
 // openRedis opens the Redis of the settings and, if there is one, the second Redis for limits per second, wrapped in one
 // guard.
-func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
+func openRedis(settings *config.Settings, metrics *stats.Metrics, trace outbound.Trace, log *slog.Logger) (*counterStore, error) {
 	servers := metrics.RegisterRedis()
-	main, mainPool, err := openOneRedis(set, &set.Redis, "main", metrics, servers, trace, log)
+	main, mainPool, err := openOneRedis(settings, &settings.Redis, "main", metrics, servers, trace, log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the counters (REDIS_URL): %w", err)
 	}
 	pools := map[string]*topology.Connections{"redis_pool": mainPool}
 	store := main
-	if set.BothRedis.UsePerSecond {
+	if settings.BothRedis.UsePerSecond {
 		log = log.With("redis", "REDIS_PERSECOND")
-		perSecond, pool, err := openOneRedis(set, &set.PerSecond, "per_second", metrics, servers, trace, log)
+		perSecond, pool, err := openOneRedis(settings, &settings.PerSecond, "per_second", metrics, servers, trace, log)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("opening the second counters (REDIS_PERSECOND_URL): %w", err), main.Close())
 		}
 		pools["redis_per_second_pool"], store = pool, redis.PerSecond(main, perSecond)
 	}
-	counters := guardStore(store, "Redis", pools, set, metrics, log)
+	counters := guardStore(store, "Redis", pools, settings, metrics, log)
 	counters.warning = func() (lines string) {
 		for _, s := range store.Stats().Servers {
 			if s.Foreign != "" {
@@ -45,19 +45,19 @@ func openRedis(set *config.Settings, metrics *stats.Metrics, trace outbound.Trac
 }
 
 // openOneRedis opens one Redis, whose keys have the format of KEY_FORMAT, and registers its metrics under a name.
-func openOneRedis(set *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
+func openOneRedis(settings *config.Settings, variables *config.Redis, name string, metrics *stats.Metrics, servers *stats.Redis,
 	trace outbound.Trace, log *slog.Logger) (store redis.Counters, pool *topology.Connections, err error) {
-	c, err := set.RedisConfig(variables, log)
+	c, err := settings.RedisConfig(variables, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.Connections = new(topology.Connections)
 	config := redis.Config{
 		Redis: c, Meter: func(server string) pipeline.Meter { return servers.Server(name, server) },
-		ScriptsOnly: !set.BothRedis.Functions, Trace: trace,
+		ScriptsOnly: !settings.BothRedis.Functions, Trace: trace,
 	}
-	if set.Keys().Format == descriptors.KeysOfRatelimit {
-		store, err = redis.OpenRatelimit(config, set.RatelimitKeys())
+	if settings.Keys().Format == descriptors.KeysOfRatelimit {
+		store, err = redis.OpenRatelimit(config, settings.RatelimitKeys())
 	} else {
 		store, err = redis.Open(config)
 	}

@@ -34,38 +34,38 @@ at once.
 // Run serves until a signal, then drains.
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output) error {
 	hangups := wait.NewHangups()
-	set, err := config.Read(config.Process())
-	return serveLogged(&set, err, out, func(log *slog.Logger) error { return c.serve(ctx, &set, hangups, log) })
+	settings, err := config.Read(config.Process())
+	return serveLogged(&settings, err, out, func(log *slog.Logger) error { return c.serve(ctx, &settings, hangups, log) })
 }
 
 // serveAsRatelimit serves as a replacement of envoyproxy/ratelimit. It ignores arguments.
 func serveAsRatelimit(arguments []string, out terminal.Output) error {
 	ctx, stop := signalContext(false)
 	defer stop()
-	set, err := ratelimit.Read(config.Process())
-	return serveLogged(&set.Settings, err, out, func(log *slog.Logger) error {
-		set.Warn(arguments, log)
-		return new(serveCommand).serve(ctx, &set.Settings, nil, log)
+	settings, err := ratelimit.Read(config.Process())
+	return serveLogged(&settings.Settings, err, out, func(log *slog.Logger) error {
+		settings.Warn(arguments, log)
+		return new(serveCommand).serve(ctx, &settings.Settings, nil, log)
 	})
 }
 
 // serveLogged calls serve, unless err says that the settings are wrong. If logs are JSON, it logs the error as JSON.
-func serveLogged(set *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
-	log := set.Logger(out.Err)
+func serveLogged(settings *config.Settings, err error, out terminal.Output, serve func(log *slog.Logger) error) error {
+	log := settings.Logger(out.Err)
 	if err == nil {
 		err = serve(log)
 	}
-	if _, reported := terminal.ExitCode(err); reported || !set.LogsJSON() {
+	if _, reported := terminal.ExitCode(err); reported || !settings.LogsJSON() {
 		return err
 	}
 	log.Error("weir cannot start", "error", err)
 	return terminal.ExitFailed
 }
 
-func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
+func (c *serveCommand) serve(ctx context.Context, settings *config.Settings, hangups wait.Hangups, log *slog.Logger) error {
 	config.Process().WarnOfIneffective(log)
-	tuneCollector(set.GOGC)
-	s := &service{set: set, log: log, metrics: stats.New(buildVersion())}
+	tuneCollector(settings.GOGC)
+	s := &service{settings: settings, log: log, metrics: stats.New(buildVersion())}
 	kill := secondSignal(ctx, hangups != nil)
 	err := s.open(c.Config)
 	if err == nil {
@@ -80,18 +80,18 @@ func (c *serveCommand) serve(ctx context.Context, set *config.Settings, hangups 
 
 // logStart logs the backend, and a warning if nothing is refused.
 func (s *service) logStart(ctx context.Context) {
-	s.log.Log(ctx, s.set.StartLevel, "weir starts", "version", buildVersion(), "backend", s.set.BackendType,
-		"algorithm", s.set.Algorithm.String(), "config", s.source.name)
-	if s.set.ShadowMode {
+	s.log.Log(ctx, s.settings.StartLevel, "weir starts", "version", buildVersion(), "backend", s.settings.BackendType,
+		"algorithm", s.settings.Algorithm.String(), "config", s.source.name)
+	if s.settings.ShadowMode {
 		s.log.Warn("nothing is refused: every rule is in shadow mode", "variable", "SHADOW_MODE")
 	}
 }
 
 // service has all parts of weir serve.
 type service struct {
-	set     *config.Settings
-	log     *slog.Logger
-	metrics *stats.Metrics
+	settings *config.Settings
+	log      *slog.Logger
+	metrics  *stats.Metrics
 
 	telemetry  *telemetry
 	source     configSource
@@ -106,35 +106,35 @@ type service struct {
 
 // open opens the parts in the order of their dependencies, the ports last.
 func (s *service) open(flag string) (err error) {
-	ports := s.set.Server()
-	if ports.TLS, err = s.set.GRPCTLS(s.log); err != nil {
+	ports := s.settings.Server()
+	if ports.TLS, err = s.settings.GRPCTLS(s.log); err != nil {
 		return err
 	}
-	if s.telemetry, err = openTelemetry(s.set, s.metrics, s.log); err != nil {
+	if s.telemetry, err = openTelemetry(s.settings, s.metrics, s.log); err != nil {
 		return err
 	}
 	s.log = s.telemetry.log
-	if s.source, err = openSource(flag, s.set, s.metrics, s.log); err != nil {
+	if s.source, err = openSource(flag, s.settings, s.metrics, s.log); err != nil {
 		return err
 	}
-	if s.store, err = openStore(s.set, s.metrics, s.telemetry, s.log); err != nil {
+	if s.store, err = openStore(s.settings, s.metrics, s.telemetry, s.log); err != nil {
 		return err
 	}
-	if s.history, err = newHistoryPipeline(s.set, s.metrics, s.telemetry, s.log); err != nil {
+	if s.history, err = newHistoryPipeline(s.settings, s.metrics, s.telemetry, s.log); err != nil {
 		return err
 	}
-	if s.statistics, err = openStatistics(s.set, s.metrics, s.history.recorder, s.store, s.log); err != nil {
+	if s.statistics, err = openStatistics(s.settings, s.metrics, s.history.recorder, s.store, s.log); err != nil {
 		return err
 	}
-	limits := s.set.Limits()
+	limits := s.settings.Limits()
 	limits.Log = s.log
 	s.limiter = limit.New(s.store.Store, limits, s.history.recorder)
 	s.history.denials.setRecorder(s.limiter.Denials)
 	s.metrics.RegisterLimiter(s.limiter)
-	if s.set.Quotas.Enabled {
-		s.quotas = openQuotas(s.set, s.limiter, s.store, s.metrics, s.log)
+	if s.settings.Quotas.Enabled {
+		s.quotas = openQuotas(s.settings, s.limiter, s.store, s.metrics, s.log)
 	}
-	s.health = server.NewHealth(server.HealthRules{ByStore: s.set.HealthByStore, NeedsDomains: s.set.NeedsDomains})
+	s.health = server.NewHealth(server.HealthRules{ByStore: s.settings.HealthByStore, NeedsDomains: s.settings.NeedsDomains})
 	if s.server, err = server.Listen(ports, s.parts()); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *service) open(flag string) (err error) {
 
 // parts returns the handlers and services of the ports.
 func (s *service) parts() server.Parts {
-	answers, access := s.set.Answers(), s.set.Access(s.log)
+	answers, access := s.settings.Answers(), s.settings.Access(s.log)
 	answers.Log = s.log
 	s.metrics.RegisterRefusedTokens(access.Refused)
 	return server.Parts{
@@ -154,9 +154,9 @@ func (s *service) parts() server.Parts {
 			Metrics: s.metrics.Handler(), Stats: s.statistics.textHandler(), Rules: s.limiter, Loaded: s.metrics.ConfigAppliedAt,
 			Counters: &admin.Counters{
 				Rules: s.limiter, Counter: s.store, Store: s.store, Recorder: s.history.recorder, Since: time.Now(), Now: time.Now, Log: s.log,
-				LogValues: s.set.DenialLogValues},
+				LogValues: s.settings.DenialLogValues},
 			Denials: &admin.Denials{Recorder: s.limiter.Denials, Rules: s.limiter, Since: time.Now(), Now: time.Now},
-			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.set.HistoryRemedy(), Query: s.history.queries(s.set, s.limiter, s.log), Access: access,
+			Quotas:  s.quotas, History: s.history.api(), NoHistory: s.settings.HistoryRemedy(), Query: s.history.queries(s.settings, s.limiter, s.log), Access: access,
 			Warning: s.store.warning,
 		},
 	}
@@ -184,14 +184,14 @@ func (s *service) run(ctx, kill context.Context, hangups wait.Hangups) error {
 	})
 	if s.store.shared != nil {
 		running.Go(func() {
-			(&outage.Log{Servers: s.store.shared, Kind: s.store.kind, Limiter: s.limiter, Policy: s.set.OnFailure, Log: s.log}).Run(ctx)
+			(&outage.Log{Servers: s.store.shared, Kind: s.store.kind, Limiter: s.limiter, Policy: s.settings.OnFailure, Log: s.log}).Run(ctx)
 		})
-		if s.set.BothRedis.HealthCheckActiveConnection {
+		if s.settings.BothRedis.HealthCheckActiveConnection {
 			running.Go(func() { s.store.reportHealth(ctx, s.health) })
 		}
 	}
 	running.Go(func() { s.history.run(ctx) })
-	running.Go(func() { s.set.DenialLog(s.limiter.Denials, s.log).Run(ctx) })
+	running.Go(func() { s.settings.DenialLog(s.limiter.Denials, s.log).Run(ctx) })
 	quotas, stopQuotas := context.WithCancel(context.Background())
 	if s.quotas != nil {
 		running.Go(func() { s.quotas.Run(quotas) }) // until the end of the drain

@@ -36,7 +36,7 @@ const (
 type historyPipeline struct {
 	recorder   *hits.Recorder
 	drain      func(now time.Time, emit func(id history.ID, hits uint64)) // Recorder.Drain, or that of OpenTelemetry's sink
-	store      *history.Reopening                                         // nil without a history
+	store      *history.RetryingStore                                     // nil without a history
 	exporter   *export.Exporter                                           // nil without a history
 	denials    *denialStore                                               // nil unless denials are stored in Redis
 	downsample bool
@@ -47,30 +47,30 @@ type historyPipeline struct {
 
 // newHistoryPipeline opens the history, if it is configured. If opening fails, the limiter works without a history.
 // A Redis is not contacted yet: only its settings can fail here.
-func newHistoryPipeline(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*historyPipeline, error) {
-	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: set.History.FlushInterval}
-	if set.KeepHistory || set.SendsHits() {
-		p.recorder = hits.New(set.History.Values)
+func newHistoryPipeline(settings *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*historyPipeline, error) {
+	p := &historyPipeline{recorder: hits.New(0), log: log, flushInterval: settings.History.FlushInterval}
+	if settings.KeepHistory || settings.SendsHits() {
+		p.recorder = hits.New(settings.History.Values)
 	}
 	var err error
 	if p.drain, err = t.openHits(p.recorder, metrics); err != nil {
 		return nil, err
 	}
-	if set.KeepHistory {
-		open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, log) }
-		if set.HistoryInRedis() {
-			redis, err := historycmd.OpenRedis(set, log, false)
+	if settings.KeepHistory {
+		open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(settings, log) }
+		if settings.HistoryInRedis() {
+			redis, err := historycmd.OpenRedis(settings, log, false)
 			if err != nil {
 				return nil, fmt.Errorf("REDIS_HISTORY_URL, or else REDIS_URL: %w", err)
 			}
 			p.denials = &denialStore{store: redis, log: log}
 			open = func() (history.Store, error) { return redis, nil }
 		}
-		p.store = history.NewReopening(open, log)
+		p.store = history.NewRetryingStore(open, log)
 		p.store.Open()
-		p.downsample = set.Downsamples()
+		p.downsample = settings.Downsamples()
 		p.exporter = export.New(export.Config{Drain: p.drain, Store: tracedHistory{p.store, t.traces}, Log: log,
-			Interval: set.History.FlushInterval, Durable: !set.HistoryInRedis()})
+			Interval: settings.History.FlushInterval, Durable: !settings.HistoryInRedis()})
 		p.registerMetrics(metrics)
 	}
 	metrics.RegisterHits(p.recorder)
@@ -86,18 +86,18 @@ func (p *historyPipeline) api() *historyapi.History {
 }
 
 // queries returns the handler of Prometheus's API. If HISTORY_QUERY is off or there is no history, it names the variable to set.
-func (p *historyPipeline) queries(set *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
+func (p *historyPipeline) queries(settings *config.Settings, limiter *limit.Limiter, log *slog.Logger) http.Handler {
 	switch {
 	case p.store == nil:
-		return promql.Off("this weir keeps no history: " + set.HistoryRemedy())
-	case !set.History.Query:
+		return promql.Off("this weir keeps no history: " + settings.HistoryRemedy())
+	case !settings.History.Query:
 		return promql.Off("this weir answers no queries of its history: set HISTORY_QUERY=true")
 	}
 	rules := func() []*descriptors.Rule { return limiter.Config().Rules() }
 	return promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: p.store, Rules: rules, Now: time.Now, Log: log,
-			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
-		Version: buildVersion(), Concurrency: set.History.QueryConcurrency,
+			MaxSamples: settings.History.QueryMaxSamples, Timeout: settings.History.QueryTimeout},
+		Version: buildVersion(), Concurrency: settings.History.QueryConcurrency,
 	})
 }
 

@@ -40,9 +40,9 @@ func storedSums(t *testing.T, store history.Store) map[string]uint64 {
 }
 
 // recordAndDrain records hits, runs the pipeline as weir serve does, and closes it as a drain does.
-func recordAndDrain(t *testing.T, set *config.Settings, log *slog.Logger) *historyPipeline {
+func recordAndDrain(t *testing.T, settings *config.Settings, log *slog.Logger) *historyPipeline {
 	t.Helper()
-	m, err := newHistoryPipeline(set, stats.New("test"), &telemetry{set: set, log: log}, log)
+	m, err := newHistoryPipeline(settings, stats.New("test"), &telemetry{settings: settings, log: log}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,12 +72,12 @@ var someKept = map[string]uint64{
 }
 
 // mustOpen opens the history of an environment until the test ends.
-func mustOpen(t *testing.T, set *config.Settings) history.Store {
+func mustOpen(t *testing.T, settings *config.Settings) history.Store {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, log) }
-	if set.HistoryInRedis() {
-		open = func() (history.Store, error) { return historycmd.OpenRedis(set, log, true) }
+	open := func() (history.Store, error) { return historycmd.OpenFileOrMemory(settings, log) }
+	if settings.HistoryInRedis() {
+		open = func() (history.Store, error) { return historycmd.OpenRedis(settings, log, true) }
 	}
 	store, err := open()
 	if err != nil {
@@ -98,9 +98,9 @@ func TestDrainStoresTheLastHits(t *testing.T) {
 		"a Redis whose URL is in a file, which goes before the URL, beside counters in another": {"REDIS_HISTORY_URL_FILE": url,
 			"REDIS_HISTORY_URL": "nobody:1", "REDIS_URL_FILE": "/nobody", "REDIS_TIMEOUT": "60s"},
 	} {
-		set := settingsAs(t, "weir", environment)
-		recordAndDrain(t, set, slog.New(slog.DiscardHandler))
-		if got := storedSums(t, mustOpen(t, set)); !maps.Equal(got, someKept) {
+		settings := settingsAs(t, "weir", environment)
+		recordAndDrain(t, settings, slog.New(slog.DiscardHandler))
+		if got := storedSums(t, mustOpen(t, settings)); !maps.Equal(got, someKept) {
 			t.Errorf("%s has %v; want %v", where, got, someKept)
 		}
 	}
@@ -110,8 +110,8 @@ func TestDrainStoresTheLastHits(t *testing.T) {
 // so long that all of it is in buckets of days.
 func TestRestartKeepsTheBoundOnSeries(t *testing.T) {
 	for days, ann := range map[int64]string{0: "__other__", 60: "user=ann"} {
-		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
-		file := mustOpen(t, set)
+		settings := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir(), "HISTORY_VALUES": "1"})
+		file := mustOpen(t, settings)
 		bob := history.ID{Domain: "shop", Path: "user", Value: "user=bob"}
 		historytest.Count(t, file, history.Increment{ID: bob, Minute: time.Now().Unix()/60 - days*1440, Hits: 7})
 		if _, err := file.Downsample(t.Context(), time.Now()); err != nil {
@@ -120,10 +120,10 @@ func TestRestartKeepsTheBoundOnSeries(t *testing.T) {
 		if err := file.Close(); err != nil {
 			t.Fatal(err)
 		}
-		recordAndDrain(t, set, slog.New(slog.DiscardHandler))
+		recordAndDrain(t, settings, slog.New(slog.DiscardHandler))
 		want := map[string]uint64{"shop user user=bob within": 7, "shop user " + ann + " within": 5, "shop user " + ann + " near": 1,
 			"__unknown__ __unmatched__  over": 2}
-		if got := storedSums(t, mustOpen(t, set)); !maps.Equal(got, want) {
+		if got := storedSums(t, mustOpen(t, settings)); !maps.Equal(got, want) {
 			t.Errorf("%d days after bob's last hits the history has %v; want %v, as there is one place", days, got, want)
 		}
 	}
@@ -136,8 +136,8 @@ func TestHistoryWithoutADirectoryIsInMemory(t *testing.T) {
 	}
 	for dir, warnings := range map[string]int{filepath.Join(taken, "data"): 1, "": 0} {
 		var log strings.Builder
-		set := settingsAs(t, "weir", map[string]string{"DATA_DIR": dir})
-		store, err := historycmd.OpenFileOrMemory(set, slog.New(slog.NewTextHandler(&log, nil)))
+		settings := settingsAs(t, "weir", map[string]string{"DATA_DIR": dir})
+		store, err := historycmd.OpenFileOrMemory(settings, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatalf("DATA_DIR=%s: %v; want a history in memory", dir, err)
 		}
@@ -150,11 +150,11 @@ func TestHistoryWithoutADirectoryIsInMemory(t *testing.T) {
 
 // If two processes overlap at a restart, the new one opens the file once the old one has ended.
 func TestBusyHistoryFileIsOpenedLater(t *testing.T) {
-	set := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
-	other := mustOpen(t, set)
+	settings := settingsAs(t, "weir", map[string]string{"DATA_DIR": t.TempDir()})
+	other := mustOpen(t, settings)
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	s := history.NewReopening(func() (history.Store, error) { return historycmd.OpenFileOrMemory(set, logger) }, logger)
+	s := history.NewRetryingStore(func() (history.Store, error) { return historycmd.OpenFileOrMemory(settings, logger) }, logger)
 	for range 2 {
 		s.Open()
 	}
@@ -177,12 +177,12 @@ func TestBusyHistoryFileIsOpenedLater(t *testing.T) {
 }
 
 func TestHistoryFalseKeepsNoHistory(t *testing.T) {
-	set := settingsAs(t, "weir", map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
-	m := recordAndDrain(t, set, slog.New(slog.DiscardHandler))
+	settings := settingsAs(t, "weir", map[string]string{"HISTORY": "false", "DATA_DIR": t.TempDir()})
+	m := recordAndDrain(t, settings, slog.New(slog.DiscardHandler))
 	if m.api() != nil {
 		t.Error("there is an API for a history that is off")
 	}
-	if files, err := os.ReadDir(set.DataDir); err != nil || len(files) > 0 {
+	if files, err := os.ReadDir(settings.DataDir); err != nil || len(files) > 0 {
 		t.Errorf("HISTORY=false left %v, %v in DATA_DIR; want nothing", files, err)
 	}
 	if totals := m.recorder.Totals(); len(totals) != 3 {
@@ -196,10 +196,10 @@ func TestQueriesNameTheMissingVariable(t *testing.T) {
 			`until the process ends (in a file: DATA_DIR as well)"}`,
 		"HISTORY_QUERY": `{"status":"error","errorType":"not_found","error":"this weir answers no queries of its history: set HISTORY_QUERY=true"}`,
 	} {
-		set := settingsAs(t, "weir", map[string]string{variable: "false", "DATA_DIR": ""})
+		settings := settingsAs(t, "weir", map[string]string{variable: "false", "DATA_DIR": ""})
 		log := slog.New(slog.DiscardHandler)
 		port := admin.Handler(admin.Parts{Ready: func() error { return nil }, Metrics: http.NotFoundHandler(), Access: &admin.Access{Host: "127.0.0.1"},
-			Query: recordAndDrain(t, set, log).queries(set, nil, log)})
+			Query: recordAndDrain(t, settings, log).queries(settings, nil, log)})
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			answer, question := httptest.NewRecorder(), httptest.NewRequest(method, "http://127.0.0.1/prometheus/api/v1/query?query=up", nil)
 			port.ServeHTTP(answer, question)
@@ -213,7 +213,7 @@ func TestQueriesNameTheMissingVariable(t *testing.T) {
 
 func TestServeDownsamplesAndLogsOnlyProblems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep()})
+		store, err := filehistory.InMemory(filehistory.Config{Retention: history.DefaultRetention()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 func TestShadowModeIsLoggedAtTheStart(t *testing.T) {
 	for _, on := range []string{"true", "false"} {
 		var log bytes.Buffer
-		s := &service{set: settingsAs(t, "weir", map[string]string{"SHADOW_MODE": on}), log: slog.New(slog.NewTextHandler(&log, nil))}
+		s := &service{settings: settingsAs(t, "weir", map[string]string{"SHADOW_MODE": on}), log: slog.New(slog.NewTextHandler(&log, nil))}
 		s.logStart(t.Context())
 		const want = `level=WARN msg="nothing is refused: every rule is in shadow mode" variable=SHADOW_MODE`
 		if strings.Contains(log.String(), want) != (on == "true") {

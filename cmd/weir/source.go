@@ -22,24 +22,24 @@ type configSource struct {
 
 // openSource returns the source that flag, the directory of --config, or else CONFIG_TYPE names. For xDS it reads the
 // certificates.
-func openSource(flag string, set *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
+func openSource(flag string, settings *config.Settings, m *stats.Metrics, log *slog.Logger) (configSource, error) {
 	failed := func(error) { m.ConfigRejected() }
 	switch {
-	case set.FromXDS() && flag == "":
-		server, err := set.XDS(log)
+	case settings.FromXDS() && flag == "":
+		server, err := settings.XDS(log)
 		server.OnError = failed
 		return configSource{xds.New(server), server.Server, func() {
 			log.Info("SIGHUP ignored: the configuration server pushes changes", "server", server.Server)
 		}}, err
-	case set.FromXDS():
-		log.Warn("configuration server ignored: --config takes precedence over CONFIG_TYPE", "server", set.XDSServer, "config", flag)
+	case settings.FromXDS():
+		log.Warn("configuration server ignored: --config takes precedence over CONFIG_TYPE", "server", settings.XDSServer, "config", flag)
 	}
 	dir, prefix := flag, ""
 	if flag == "" {
-		dir, prefix = set.ConfigFiles()
+		dir, prefix = settings.ConfigFiles()
 	}
-	d := file.New(dir, set.Rules(), log)
-	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, set.EmptyConfig
+	d := file.New(dir, settings.Rules(), log)
+	d.OnError, d.Prefix, d.MayBeEmpty = failed, prefix, settings.EmptyConfig
 	return configSource{d, dir, func() {
 		log.Info("reloading the configuration on SIGHUP", "dir", dir)
 		d.Reload()

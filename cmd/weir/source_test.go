@@ -29,8 +29,8 @@ func TestSourceFollowsFlagAndEnvironment(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var log strings.Builder
-			set := settingsAs(t, tc.as, tc.environment)
-			source, err := openSource(tc.flag, set, stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
+			settings := settingsAs(t, tc.as, tc.environment)
+			source, err := openSource(tc.flag, settings, stats.New("test"), slog.New(slog.NewTextHandler(&log, nil)))
 			got, says := source.name+", which sends changes", "SIGHUP ignored"
 			if dir, isDir := source.Source.(*file.Dir); isDir && dir.OnError != nil { // it counts rejected configurations
 				got = fmt.Sprintf("%s, files %q, which may be none: %v", source.name, dir.Prefix, dir.MayBeEmpty)

@@ -36,25 +36,25 @@ type statistics struct {
 }
 
 // openStatistics prepares the statistics, and opens Prometheus's port if it is configured. Call it before the recorder is used.
-func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
+func openStatistics(settings *config.Settings, metrics *stats.Metrics, recorder *hits.Recorder, store *counterStore,
 	log *slog.Logger) (*statistics, error) {
-	s := &statistics{metrics: metrics, log: log, asRatelimit: set.CountsAsRatelimit(),
+	s := &statistics{metrics: metrics, log: log, asRatelimit: settings.CountsAsRatelimit(),
 		source: &ratelimit.Statistics{Requests: metrics.Requests, ConfigLoads: metrics.ConfigLoads}}
 	if s.asRatelimit {
-		recorder.Ratelimit = rulestats.New(set.MetricsWithoutDots)
+		recorder.Ratelimit = rulestats.New(settings.MetricsWithoutDots)
 	}
 	s.source.Rules, s.source.Calls = recorder.Ratelimit, func(m ratelimit.Method) uint64 { return s.calls[m].Load() }
-	addStoreStatistics(s.source, store, set.LocalCacheSize > 0)
-	for _, c := range set.StatsdSinks() {
+	addStoreStatistics(s.source, store, settings.LocalCacheSize > 0)
+	for _, c := range settings.StatsdSinks() {
 		c.Statistics, c.Log = s.source, log
 		sender := statsd.New(c)
 		s.timers, s.sinks = append(s.timers, sender.Observe), append(s.sinks, sender.Run)
 	}
-	if set.DisableStats || !set.UsePrometheus {
+	if settings.DisableStats || !settings.UsePrometheus {
 		return s, nil
 	}
-	err := s.openPrometheus(set)
-	if err != nil && set.OptionalSinks {
+	err := s.openPrometheus(settings)
+	if err != nil && settings.OptionalSinks {
 		log.Error("Prometheus cannot read the statistics", "error", err)
 		err = nil
 	}
@@ -62,27 +62,27 @@ func openStatistics(set *config.Settings, metrics *stats.Metrics, recorder *hits
 }
 
 // openPrometheus opens Prometheus's port. If sinks are optional, the default mapping replaces a wrong one.
-func (s *statistics) openPrometheus(set *config.Settings) error {
-	c := ratelimit.PrometheusConfig{Labels: set.ExtraTags, Statistics: s.source, Log: s.log}
+func (s *statistics) openPrometheus(settings *config.Settings) error {
+	c := ratelimit.PrometheusConfig{Labels: settings.ExtraTags, Statistics: s.source, Log: s.log}
 	var exporter *ratelimit.Prometheus
 	var err error
-	if c.Mapping, err = set.PrometheusMapping(s.log); err == nil {
+	if c.Mapping, err = settings.PrometheusMapping(s.log); err == nil {
 		if exporter, err = ratelimit.NewPrometheus(c); err != nil {
-			err = fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", set.PrometheusMapper, err)
+			err = fmt.Errorf("environment variable PROMETHEUS_MAPPER_YAML=%q: %w", settings.PrometheusMapper, err)
 		}
 	}
-	if err != nil && set.OptionalSinks {
+	if err != nil && settings.OptionalSinks {
 		s.log.Error("PROMETHEUS_MAPPER_YAML cannot be used: the default mapping holds", "error", err)
-		c.Mapping = ratelimit.DefaultMapping(set.PrometheusMilliseconds)
+		c.Mapping = ratelimit.DefaultMapping(settings.PrometheusMilliseconds)
 		exporter, err = ratelimit.NewPrometheus(c)
 	}
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/"+strings.TrimPrefix(set.PrometheusPath, "/"), exporter.Handler())
-	if s.port, err = server.OpenPort("Prometheus", set.PrometheusAddress, s.log, mux); err != nil {
-		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", set.PrometheusAddress, err)
+	mux.Handle("/"+strings.TrimPrefix(settings.PrometheusPath, "/"), exporter.Handler())
+	if s.port, err = server.OpenPort("Prometheus", settings.PrometheusAddress, s.log, mux); err != nil {
+		return fmt.Errorf("environment variable PROMETHEUS_ADDR=%q: %w", settings.PrometheusAddress, err)
 	}
 	s.timers, s.sinks = append(s.timers, exporter.Observe), append(s.sinks, func(ctx context.Context) {
 		s.log.Info("listening for Prometheus", "address", s.port.Address())

@@ -26,24 +26,24 @@ import (
 // settingsAs returns the settings of a program, weir or ratelimit, with an environment.
 func settingsAs(t *testing.T, program string, environment config.Environment) *config.Settings {
 	t.Helper()
-	set, err := config.Read(environment)
+	settings, err := config.Read(environment)
 	if program == ratelimit.Server {
 		var as ratelimit.Settings
 		as, err = ratelimit.Read(environment)
-		set = as.Settings
+		settings = as.Settings
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &set
+	return &settings
 }
 
 // openForTest opens the statistics of an environment.
 func openForTest(t *testing.T, as string, environment map[string]string) (*statistics, *stats.Metrics, error) {
 	t.Helper()
-	set := settingsAs(t, as, environment)
+	settings := settingsAs(t, as, environment)
 	store, metrics := fixture.Memory(t, nil), stats.New("test")
-	s, err := openStatistics(set, metrics, hits.New(0), &counterStore{Store: store}, slog.New(slog.DiscardHandler))
+	s, err := openStatistics(settings, metrics, hits.New(0), &counterStore{Store: store}, slog.New(slog.DiscardHandler))
 	return s, metrics, err
 }
 
@@ -77,9 +77,9 @@ func TestOnlyRatelimitStartsWithoutPrometheus(t *testing.T) {
 
 func TestDotsInValuesAreSanitizedOnDemand(t *testing.T) {
 	for value, want := range map[string]string{"": "a.tenant_b.c.total_hits: 1", "true": "a.tenant_b_c.total_hits: 1"} {
-		set := settingsAs(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
+		settings := settingsAs(t, "weir", map[string]string{"USE_STATSD": "true", "SANITIZE_DESCRIPTOR_METRIC_DOTS": value})
 		recorder := hits.New(0)
-		s, err := openStatistics(set, stats.New("test"), recorder, new(counterStore), slog.New(slog.DiscardHandler))
+		s, err := openStatistics(settings, stats.New("test"), recorder, new(counterStore), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,14 +27,14 @@ type counterStore struct {
 }
 
 // openStore opens the store that BACKEND_TYPE names.
-func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*counterStore, error) {
-	switch set.BackendType {
+func openStore(settings *config.Settings, metrics *stats.Metrics, t *telemetry, log *slog.Logger) (*counterStore, error) {
+	switch settings.BackendType {
 	case "redis":
-		return openRedis(set, metrics, t.traces.ExchangeTracer("redis"), log)
+		return openRedis(settings, metrics, t.traces.ExchangeTracer("redis"), log)
 	case "memcache":
-		return openMemcached(set, metrics, t.traces.ExchangeTracer("memcached"), log)
+		return openMemcached(settings, metrics, t.traces.ExchangeTracer("memcached"), log)
 	}
-	store := memory.Open(memory.Config{MaxKeys: set.MemoryMaxKeys, Dir: set.DataDir, SaveEvery: set.DataSaveInterval, Log: log})
+	store := memory.Open(memory.Config{MaxKeys: settings.MemoryMaxKeys, Dir: settings.DataDir, SaveEvery: settings.DataSaveInterval, Log: log})
 	metrics.RegisterGauge("weir_memory_keys", "Keys that are counted in memory.", nil,
 		func() float64 { return float64(store.Stats().Keys) })
 	const evicted = "Keys evicted from memory to make room, by state: open keys had hits left (their count is lost); keys over their limit are evicted only if 512 others are over."
@@ -49,18 +49,18 @@ func openStore(set *config.Settings, metrics *stats.Metrics, t *telemetry, log *
 const maxLocalKeys = 100_000
 
 // guardStore wraps a store that may be away in a guard, and registers the guard's metrics.
-func guardStore(store backend.Shared, kind string, pools map[string]*topology.Connections, set *config.Settings,
+func guardStore(store backend.Shared, kind string, pools map[string]*topology.Connections, settings *config.Settings,
 	metrics *stats.Metrics, log *slog.Logger) *counterStore {
 	replicas := func() int { // by presence; at least the configured number until all replicas had time to announce theirs
 		alive, all := store.Replicas()
 		if all {
 			return alive
 		}
-		return max(alive, set.Replicas)
+		return max(alive, settings.Replicas)
 	}
 	g := guard.New(store, guard.Config{
-		Policy: set.OnFailure, Replicas: replicas, FixedWindowBytes: set.LocalCacheSize,
-		Leases: set.CanLease(),
+		Policy: settings.OnFailure, Replicas: replicas, FixedWindowBytes: settings.LocalCacheSize,
+		Leases: settings.CanLease(),
 		Local:  memory.Open(memory.Config{MaxKeys: maxLocalKeys, Log: log}),
 	})
 	metrics.RegisterCounter("weir_deny_cache_denials_total", "Checks denied without asking the store, which had denied them within the last second.",
@@ -131,7 +131,7 @@ func (c *counterStore) reportHealth(ctx context.Context, h *server.Health) {
 	changed := make(chan struct{}, 1)
 	c.shared.Notify(changed)
 	for {
-		h.SetStoreAway(c.shared.Answers() != nil)
+		h.SetStoreAway(c.shared.ProbeErr() != nil)
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -24,7 +24,7 @@ import (
 
 // telemetry exports spans and totals to an OpenTelemetry collector. Its methods do nothing for signals that are off.
 type telemetry struct {
-	set      *config.Settings
+	settings *config.Settings
 	resource *resource.Resource
 	traces   *trace.Tracer // nil if off
 	hits     *otlp.Sink    // nil if off
@@ -32,25 +32,25 @@ type telemetry struct {
 }
 
 // openTelemetry opens the export of traces, if it is configured. JSON log lines then get the resource attributes of spans.
-func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
-	t := &telemetry{set: set, log: log}
-	if !set.SendsTraces() && !set.SendsHits() {
+func openTelemetry(settings *config.Settings, metrics *stats.Metrics, log *slog.Logger) (*telemetry, error) {
+	t := &telemetry{settings: settings, log: log}
+	if !settings.SendsTraces() && !settings.SendsHits() {
 		return t, nil
 	}
-	t.resource = set.Resource(buildVersion(), log)
-	if set.LogsJSON() {
+	t.resource = settings.Resource(buildVersion(), log)
+	if settings.LogsJSON() {
 		for _, a := range t.resource.Attributes() {
 			t.log = t.log.With(string(a.Key), a.Value.AsInterface())
 		}
 	}
 	otel.SetLogger(logr.FromSlogHandler(t.log.Handler())) // the library reports wrong variables only there
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.log.Warn("OpenTelemetry", "error", err) }))
-	if !set.SendsTraces() {
+	if !settings.SendsTraces() {
 		return t, nil
 	}
 	var err error
-	t.traces, err = trace.New(context.Background(), trace.Config{GRPC: set.TracesByGRPC(), Ratio: set.SamplingRate,
-		Values: set.TracingValues, Method: rls.Method, Resource: t.resource, OnExport: t.exportObserver("traces", metrics)})
+	t.traces, err = trace.New(context.Background(), trace.Config{GRPC: settings.TracesByGRPC(), Ratio: settings.SamplingRate,
+		Values: settings.TracingValues, Method: rls.Method, Resource: t.resource, OnExport: t.exportObserver("traces", metrics)})
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of traces: %w", err)
 	}
@@ -64,10 +64,10 @@ func openTelemetry(set *config.Settings, metrics *stats.Metrics, log *slog.Logge
 
 // openHits opens the export of hits, if it is configured. It returns the function by which the history drains hits.
 func (t *telemetry) openHits(recorder *hits.Recorder, metrics *stats.Metrics) (drain func(time.Time, func(history.ID, uint64)), err error) {
-	if !t.set.SendsHits() {
+	if !t.settings.SendsHits() {
 		return recorder.Drain, nil
 	}
-	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.set.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
+	t.hits, err = otlp.New(context.Background(), otlp.Config{GRPC: t.settings.HitsByGRPC(), Resource: t.resource, Recorder: recorder,
 		Buckets: stats.RequestBuckets(), OnExport: t.exportObserver("metrics", metrics), Now: time.Now})
 	if err != nil {
 		return nil, fmt.Errorf("opening the export of hits: %w", err)

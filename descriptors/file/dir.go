@@ -1,8 +1,9 @@
 // Package file reads the configuration from a directory and reads it again when the directory changes.
 //
-// Every regular file below the directory is read, whatever its name, but for what editors leave behind and documents,
-// which are named, and names that begin with a dot. Symbolic links are followed within the directory, which may be one
-// itself, and not out of it. That suits a ConfigMap mount, which swaps a hidden link, as well as a plain directory.
+// It reads every regular file below the directory, except files whose names begin with a dot, and documents and
+// leftovers of editors, for which it warns. It follows symbolic links within the directory, but not out of it; the
+// directory itself may be a link. So it can read a ConfigMap mount, which is updated by swapping a hidden link, as well
+// as a plain directory.
 package file
 
 import (
@@ -15,24 +16,24 @@ import (
 )
 
 const (
-	// interval is how often the directory is polled. A change is loaded once two polls running see the same, so it is in
-	// force about one second after its last byte.
+	// interval is the time between polls of the directory. A change is loaded when two polls in a row see the same, so
+	// about one second after its last byte was written.
 	interval = 500 * time.Millisecond
-	// maxWaits is after how many polls a directory that keeps changing is loaded all the same: after ten seconds. A file
-	// that is still being written is only partly there.
+	// maxWaits is the number of polls, for ten seconds, after which a directory that still changes is loaded. Files that
+	// are still being written may then be incomplete.
 	maxWaits = 20
 )
 
 // Dir is a directory of configuration files.
 type Dir struct {
-	// OnError, if set, is called by Run for each change that was not put in force, or only in part, with the reason and
+	// OnError, if not nil, is called by Run for each change that was rejected, in whole or in part, with the error and
 	// after apply. Set it before Run.
 	OnError func(error)
-	// Prefix, if set, is what the names of files begin with: their paths below the directory, with dots for slashes. With
-	// config. these are config.yaml and config/shop.yaml, but not other.yaml. Set it before Run.
+	// Prefix selects the files whose names begin with it. A name is the path below the directory, with dots for slashes.
+	// The prefix config. selects config.yaml and config/shop.yaml, but not other.yaml. Set it before Run.
 	Prefix string
-	// MayBeEmpty makes a directory without files a configuration without domains, and a missing one too before anything
-	// was loaded. Set it before Run.
+	// MayBeEmpty makes a directory without files a valid configuration without domains, and also a missing directory
+	// before the first load. Set it before Run.
 	MayBeEmpty bool
 
 	path   string
@@ -46,18 +47,18 @@ func New(path string, o yaml.Options, log *slog.Logger) *Dir {
 	return &Dir{path: path, log: log, reload: make(chan struct{}, 1), loader: yaml.Loader{LastGood: yaml.NewLastGood(o)}}
 }
 
-// Reload has Run read all files at once, also those that seem to be unchanged, and put them in force. It does not
-// wait, and may be called by any number of goroutines.
+// Reload makes Run read and apply all files at once, even unchanged ones. It does not wait, and may be called by any
+// number of goroutines.
 func (d *Dir) Reload() {
 	select {
 	case d.reload <- struct{}{}:
-	default: // it is about to
+	default: // Run has not handled the last token yet
 	}
 }
 
-// Load reads a directory once, as Run does at its start: the config has the domains whose files are right, and knows
-// the others as broken. It is nil if there is no such domain. Problems name files relative to the directory. The error
-// says why the directory itself cannot be used.
+// Load reads a directory once, as Run does at its start. The config has the domains whose files are valid, and lists
+// the others as broken; it is nil if no domain is valid. Problems name files relative to the directory. The error means
+// that the directory itself cannot be used.
 func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, error) {
 	d := New(path, o, nil)
 	s := d.scan()
@@ -66,14 +67,14 @@ func Load(path string, o yaml.Options) (*descriptors.Config, yaml.Problems, erro
 	return update.Config, update.Problems, s.err
 }
 
-// Run implements [descriptors.Source]. It loads the directory at once, then after each change. What is wrong is
-// logged, once and one line a problem, and breaks no more than [yaml.LastGood.Update] says. A directory that is
-// missing or empty is waited for, and leaves the last good configuration in force.
+// Run implements [descriptors.Source]. It loads the directory at once, then after each change. It logs each problem
+// once; see [yaml.LastGood.Update] for the effect of problems. While the directory is missing or empty, the last good
+// configuration stays in force.
 func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	d.loader.OnError = d.OnError
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var lastLoaded snapshot // in force or not; the zero value equals no other snapshot
+	var lastLoaded snapshot // the zero value equals no other snapshot
 	last, waited := d.scan(), 0
 	if d.load(last, apply, 0) {
 		lastLoaded = last
@@ -99,9 +100,9 @@ func (d *Dir) Run(ctx context.Context, apply func(*descriptors.Config) error) er
 	}
 }
 
-// load reads the files of s, after the directory has changed during so many polls, and puts them in force. It reports
-// false, and has done nothing, if the directory changed while it was read; after maxWaits polls only if all of it was
-// swapped for another.
+// load reads and applies the files of s; waited is the number of polls for which the directory has been changing. It
+// returns false without effect if the directory changed while it was read; after maxWaits polls, only if the whole
+// directory was swapped.
 func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int) bool {
 	files, problems := s.read(d.path)
 	if now := d.scan(); !now.same(s) && (waited < maxWaits || now.swapped(s)) {
@@ -115,7 +116,7 @@ func (d *Dir) load(s snapshot, apply func(*descriptors.Config) error, waited int
 	return true
 }
 
-// update parses what was read of s, beside the last good forms.
+// update makes an update of the files and problems of s.
 func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml.Update {
 	if s.err != nil && !d.isEmpty(s) {
 		return yaml.Update{LastGood: d.loader.LastGood, Err: s.err}
@@ -123,8 +124,8 @@ func (d *Dir) update(s snapshot, files []yaml.File, problems yaml.Problems) yaml
 	return d.loader.LastGood.Update(files, problems)
 }
 
-// isEmpty reports whether s is a configuration without domains. A directory that goes missing is more likely a mistake, or
-// about to be replaced.
+// isEmpty reports whether s is a valid configuration without domains. A directory that goes missing after the first
+// load is not: it is more likely a mistake, or about to be replaced.
 func (d *Dir) isEmpty(s snapshot) bool {
 	return d.MayBeEmpty && (s.empty || s.missing && !d.loader.Loaded)
 }

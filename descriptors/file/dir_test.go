@@ -166,7 +166,7 @@ func TestBadFileBlocksNoOtherDomain(t *testing.T) {
 		w.pass(time.Minute)
 		w.expect(2, 7, "a keeps its rule, b has a new one")
 		w.expectLogged("configuration loaded only in part", 1)
-		w.expectLogged(`domains="keep their last good form: a"`, 1)
+		w.expectLogged(`domains="keep their last valid version: a"`, 1)
 		w.expectErrors("a.yaml:1: ")
 		w.expectLogged("configuration problem", 1)
 
@@ -201,7 +201,7 @@ func TestRefusedConfigurationIsTriedOnce(t *testing.T) {
 		write(t, config("a", 9)[:150], dir, "a.yaml")
 		write(t, config("b", 2), dir, "b.yaml")
 		w.pass(promised)
-		w.expect(2, 3, "a's last good form is the one that was in force")
+		w.expect(2, 3, "a's last valid version is the one that was in force")
 	})
 }
 
@@ -370,9 +370,9 @@ func TestMissingDirectoryIsWaitedFor(t *testing.T) {
 func TestMayBeEmptyAcceptsNoFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "config")
 	watch(t, dir, func(d *Dir) { d.MayBeEmpty = true }, func(t *testing.T, w *watched) {
-		found := func() descriptors.Found {
+		found := func() descriptors.MatchKind {
 			applied, _, _ := w.Got()
-			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Found
+			return applied[len(applied)-1].Match("a", descriptors.Descriptor{{Key: "k0"}}).Kind
 		}
 		w.expect(1, 0, "a missing directory is a configuration at the start: every request is OK")
 		w.expectLogged("level=WARN", 1)

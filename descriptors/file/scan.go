@@ -22,24 +22,24 @@ const (
 	maxDepth    = 10 // of directories below the first
 )
 
-// snapshot is what a directory held at one moment, as far as can be told without reading its files.
+// snapshot is the state of a directory at one moment, without the content of its files.
 type snapshot struct {
 	dir      fs.FileInfo // the directory itself, links followed
-	version  string      // what the link ..data of a ConfigMap mount names, "" if there is none
+	version  string      // target of the link ..data of a ConfigMap mount, "" for none
 	files    []foundFile
-	problems yaml.Problems // files that cannot be used, and, as warnings, those that are left out
+	problems yaml.Problems // files that cannot be used and, as warnings, those that are left out
 	err      error         // why the directory cannot be used
-	missing  bool          // the reason is that there is none
-	empty    bool          // the reason is that it holds no files
+	missing  bool          // err means that there is no directory
+	empty    bool          // err means that the directory has no files
 }
 
-// foundFile is a file: its name below the directory, and its size, time and identity, links followed.
+// foundFile is a file: its path below the directory, and its size, time and identity, with links followed.
 type foundFile struct {
 	name string
 	info fs.FileInfo
 }
 
-// same reports whether nothing seems to have changed between two snapshots.
+// same reports whether two snapshots are equal.
 func (s snapshot) same(t snapshot) bool {
 	if s.err != nil || t.err != nil {
 		return s.err != nil && t.err != nil && s.err.Error() == t.err.Error()
@@ -52,20 +52,20 @@ func (s snapshot) swapped(t snapshot) bool {
 	return s.version != t.version || !os.SameFile(s.dir, t.dir)
 }
 
-// same reports whether a file of that name seems to be unchanged.
+// same reports whether f and g are the same file with the same size and time.
 func (f foundFile) same(g foundFile) bool {
 	return f.name == g.name && f.info.Size() == g.info.Size() && f.info.ModTime().Equal(g.info.ModTime()) &&
 		os.SameFile(f.info, g.info)
 }
 
-// scan lists the files below the directory. A snapshot without an error holds at least one file or problem.
+// scan makes a snapshot of the directory. A snapshot without an error has at least one file or problem.
 func (d *Dir) scan() snapshot {
 	root, err := os.OpenRoot(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("configuration directory %s does not exist: create it, or name another one", d.path)
 		return snapshot{err: err, missing: true}
-	case err != nil && strings.HasSuffix(err.Error(), "not a directory"): // of a file package os makes an error of its own
+	case err != nil && strings.HasSuffix(err.Error(), "not a directory"): // without an error to compare with errors.Is
 		return snapshot{err: fmt.Errorf("configuration directory cannot be read: %w: name the directory of the files", err)}
 	case err != nil:
 		return snapshot{err: fmt.Errorf("configuration directory cannot be read: %w", err)}
@@ -75,7 +75,7 @@ func (d *Dir) scan() snapshot {
 	if err != nil {
 		return snapshot{err: fmt.Errorf("configuration directory %s cannot be read: %w", d.path, err)}
 	}
-	version, _ := root.Readlink("..data") // where there is none, nothing is swapped
+	version, _ := root.Readlink("..data") // "" without such a link
 	w := walker{root: root, prefix: d.Prefix, snapshot: snapshot{dir: info, version: version}}
 	w.readDir("", []fs.FileInfo{info})
 	switch {
@@ -87,7 +87,7 @@ func (d *Dir) scan() snapshot {
 	return w.snapshot
 }
 
-// noFiles returns the error that the directory holds no files, or none but some that are left out.
+// noFiles returns the error of a directory without files, or with none except those that are left out.
 func (d *Dir) noFiles(leftOut yaml.Problems) error {
 	files := "files"
 	if d.Prefix != "" {
@@ -103,12 +103,12 @@ func (d *Dir) noFiles(leftOut yaml.Problems) error {
 type walker struct {
 	snapshot
 	root   *os.Root // links that lead out of it are not followed
-	prefix string   // that of the names of files
+	prefix string   // Dir.Prefix
 	size   int64
-	dirs   int // walked, each as often as links lead to it
+	dirs   int // number of directories walked, each as often as links lead to it
 }
 
-// readDir adds what is in the directory of that name; above are that directory and those that led to it.
+// readDir adds the entries of a directory. above has that directory and its parents.
 func (w *walker) readDir(name string, above []fs.FileInfo) {
 	entries, err := fs.ReadDir(w.root.FS(), cmp.Or(filepath.ToSlash(name), "."))
 	if err != nil {
@@ -122,11 +122,11 @@ func (w *walker) readDir(name string, above []fs.FileInfo) {
 	}
 }
 
-// add adds a file, or what is in a directory.
+// add adds a file, or the entries of a directory.
 func (w *walker) add(name string, above []fs.FileInfo) {
 	dotted := strings.ReplaceAll(filepath.ToSlash(name), "/", ".")
 	isFile := strings.HasPrefix(dotted, w.prefix)
-	if !isFile && !strings.HasPrefix(w.prefix, dotted+".") { // nor can it be a directory that holds files
+	if !isFile && !strings.HasPrefix(w.prefix, dotted+".") { // nor a directory that may have such files
 		return
 	}
 	info, err := w.root.Stat(name)
@@ -159,22 +159,23 @@ func (w *walker) add(name string, above []fs.FileInfo) {
 	}
 }
 
-// leaveOut warns that what is there under a name is not read.
+// leaveOut adds a warning that a file is not read.
 func (w *walker) leaveOut(name, why string) {
 	w.problems = append(w.problems, yaml.Problem{File: filepath.ToSlash(name), Warning: true, Text: "left out, as " + why})
 }
 
-// leftovers are the endings of names of files that are no configuration: backups, rejected patches, and what editors keep.
+// leftovers are the suffixes of the names of backups, rejected patches, files of editors, and documents.
 var leftovers = []string{"~", ".bak", ".orig", ".rej", ".swp", ".swo", ".tmp", ".md"}
 
-// isLeftover reports whether a file of that name is no configuration, but what editors and people leave beside it. A file
-// may have any other name.
+// isLeftover reports whether the name of a file is that of a backup, a document or an editor's file. Configuration
+// files may have any other name.
 func isLeftover(name string) bool {
 	return strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#") ||
 		slices.ContainsFunc(leftovers, func(ending string) bool { return strings.HasSuffix(strings.ToLower(name), ending) })
 }
 
-// escapes is the error of [os.Root] for a link that leads out of it, or is absolute, which has no name.
+// escapes is the text of the error of [os.Root] for a link that is absolute or leads out of it. Package os does not
+// export the error.
 const escapes = "path escapes from parent"
 
 var errOutside = errors.New("it is a link that is absolute or leads out of the directory, where weir reads nothing: put " +
@@ -182,11 +183,11 @@ var errOutside = errors.New("it is a link that is absolute or leads out of the d
 
 var errTooLarge = fmt.Errorf("it is larger than %d MiB: split it", maxFileSize>>20)
 
-// problem returns why a file, or a directory below the first, cannot be used.
+// problem returns the problem of a file or directory that cannot be read.
 func problem(name string, err error) yaml.Problem {
 	var at *fs.PathError
 	if errors.As(err, &at) {
-		err = at.Err // its path would only repeat the name
+		err = at.Err // without the path, which would repeat the name
 	}
 	if err.Error() == escapes {
 		err = errOutside
@@ -197,7 +198,7 @@ func problem(name string, err error) yaml.Problem {
 	return yaml.Problem{File: filepath.ToSlash(name), Text: fmt.Sprintf("cannot be read: %v", err)}
 }
 
-// read reads the files of s below path. There is a problem for each file and directory that cannot be read.
+// read reads the files of s below path. It returns a problem for each file and directory that cannot be read.
 func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 	problems := slices.Clone(s.problems)
 	if len(s.files) == 0 {
@@ -220,7 +221,7 @@ func (s snapshot) read(path string) ([]yaml.File, yaml.Problems) {
 	return files, problems
 }
 
-// readFile reads a file, which may have grown since it was seen.
+// readFile reads a file, which may have grown since the scan.
 func readFile(root *os.Root, name string) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
@@ -230,7 +231,7 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	return ReadAll(f)
 }
 
-// ReadAll reads a configuration file, which may have up to 16 MiB.
+// ReadAll reads a configuration file of up to 16 MiB.
 func ReadAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFileSize+1))
 	if err == nil && len(data) > maxFileSize {

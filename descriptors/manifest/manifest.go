@@ -15,26 +15,26 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// Manifests is what weir would read of the manifests in one file.
+// Manifests has the descriptor files in the manifests of one file.
 type Manifests struct {
 	Files    []yaml.File   // entries of ConfigMaps; each is a part of the file
-	Problems yaml.Problems // why manifests cannot be read
+	Problems yaml.Problems // manifests that cannot be read
 	LeftOut  []string      // a sentence for each ConfigMap and entry that weir would not read
-	// Program is what the first container that serves limits runs, "weir" or "ratelimit"; "" for none.
+	// Program is the program of the first container that serves limits, "weir" or "ratelimit"; "" for none.
 	Program string
 	// Environment has the variables of that container that are plain values.
 	Environment map[string]string
 }
 
 const (
-	// maxObjects is how many objects are read, with the containers and volumes of pods. Lists may nest.
+	// maxObjects bounds the objects that are read, including the containers and volumes of pods. Lists may nest.
 	maxObjects = 10_000
-	// maxSize is how many bytes all entries may have together. Aliases make a short file a long one.
+	// maxSize bounds the size of all entries together, in bytes. A short file with aliases may have long ones.
 	maxSize = 64 << 20
 )
 
-// Read returns the descriptor files in the manifests of a file, which messages call name. It reports false if the file
-// does not begin with a manifest; then it may be a descriptor file itself.
+// Read returns the descriptor files in the manifests of a file. name is the file's name in messages. Read reports false
+// if the file does not begin with a manifest; it may be a descriptor file itself.
 func Read(name string, data []byte) (m *Manifests, isManifest bool) {
 	documents, line, err := yaml.Documents(data)
 	if len(documents) == 0 || yaml.ManifestKind(documents[0]) == "" {
@@ -68,14 +68,14 @@ func Read(name string, data []byte) (m *Manifests, isManifest bool) {
 	return &r.Manifests, true
 }
 
-// reader makes a Manifests: it notes all objects first, as a pod may stand behind the ConfigMaps that it mounts.
+// reader makes a Manifests. It collects all objects first, as a pod may come after the ConfigMaps that it mounts.
 type reader struct {
 	Manifests
 	file       string // its name in messages
 	configMaps []*object
-	mounted    []string // names of ConfigMaps that are volumes of pods which serve limits
+	mounted    []string // names of ConfigMaps that pods with such containers mount
 	objects    int
-	size       int // of all entries, in bytes
+	size       int // size of all entries, in bytes
 }
 
 func (r *reader) problem(line int, part, format string, args ...any) {
@@ -86,7 +86,7 @@ func (r *reader) leaveOut(format string, args ...any) {
 	r.LeftOut = append(r.LeftOut, fmt.Sprintf(format, args...))
 }
 
-// object has the fields of a ConfigMap, a pod, an object with a template of pods, and a list.
+// object has the fields of a ConfigMap, a pod, an object with a pod template, or a list.
 type object struct {
 	Metadata   struct{ Name string }
 	Items      goyaml.Node
@@ -120,14 +120,14 @@ type container struct {
 	}
 }
 
-// readObject notes the ConfigMap or the pod of an object, or those of each object in a list.
+// readObject collects the ConfigMap or the pod of an object, or those of each object in a list.
 func (r *reader) readObject(n *goyaml.Node) {
 	if r.objects++; r.objects > maxObjects {
 		return
 	}
 	kind := yaml.ManifestKind(n)
 	o := object{line: n.Line}
-	_ = n.Decode(&o) // it fails at a field of another type, which is not weir's, and reads the others
+	_ = n.Decode(&o) // an error means that a field has another type; the other fields are decoded
 	switch {
 	case kind == "":
 		r.problem(n.Line, "", "this document is no Kubernetes manifest, which has apiVersion and kind: check it by itself")
@@ -142,7 +142,7 @@ func (r *reader) readObject(n *goyaml.Node) {
 	r.readPod(&o.Spec.Template.Spec)
 }
 
-// readPod notes which ConfigMaps a pod mounts, if one of its containers serves limits.
+// readPod collects the ConfigMaps that a pod mounts, if one of its containers serves limits.
 func (r *reader) readPod(p *pod) {
 	r.objects += len(p.Containers) + len(p.InitContainers) + len(p.Volumes)
 	serves := false
@@ -163,8 +163,8 @@ func (r *reader) readPod(p *pod) {
 	}
 }
 
-// program returns the program by which a container serves limits, "weir" or "ratelimit", and the container's variables
-// that are plain values; "" and none for other containers.
+// program returns the program of a container that serves limits, "weir" or "ratelimit", and the container's environment
+// variables that are plain values. For other containers it returns "" and nil.
 func (c *container) program() (name string, environment map[string]string) {
 	environment = make(map[string]string)
 	for _, variable := range c.Env {
@@ -211,7 +211,7 @@ func (r *reader) readEntries(configMap *object) {
 			if r.size += len(value.Value); r.size > maxSize {
 				return
 			}
-			// Files are read in the order of their names: that of the entry goes first, as in a mounted ConfigMap.
+			// Files are read in the order of their names, so the name begins with the entry's, as in a mounted ConfigMap.
 			name := fmt.Sprintf("%s\x00%s:%d", key.Value, configMap.Metadata.Name, key.Line)
 			r.Files = append(r.Files, yaml.File{Name: name, Data: []byte(value.Value),
 				Part: &yaml.Part{File: r.file, Name: part, Line: lineOf(key, value)}})
@@ -219,8 +219,8 @@ func (r *reader) readEntries(configMap *object) {
 	}
 }
 
-// lineOf returns how a line of an entry becomes one of the manifest. A literal block (|) keeps its lines, below its
-// head; of any other text only the key's line is known.
+// lineOf returns a function that converts a line of an entry to a line of the manifest. The lines of a literal block
+// (|) follow its key; for any other text only the key's line is known.
 func lineOf(key, value *goyaml.Node) func(int) int {
 	if value.Style&goyaml.LiteralStyle == 0 {
 		return func(int) int { return key.Line }

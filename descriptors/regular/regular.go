@@ -1,4 +1,4 @@
-// Package regular reads the small files that settings name: tokens, passwords, URLs, certificates, mappings.
+// Package regular reads the small regular files that settings name: tokens, passwords, URLs, certificates, mappings.
 package regular
 
 import (
@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// MaxSize is how long a file may be, in bytes.
+// MaxSize bounds the size of a file, in bytes.
 const MaxSize = 1 << 20
 
-// ReadFile reads a regular file of MaxSize at most. It waits for nobody who writes to a FIFO: the writer may never come.
+// ReadFile reads a regular file of at most MaxSize. It does not block on a FIFO without a writer.
 func ReadFile(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// maxDepth is how deep the messages of a resource may nest. What is right nests less: a level of metadata is three.
+	// maxDepth bounds how deep the messages of a resource may nest. Valid ones nest less: a level of metadata has three.
 	maxDepth = 1000
-	// maxResources is how many a response may have. An empty one takes two bytes of it.
+	// maxResources bounds the resources of a response. An empty resource has only two bytes.
 	maxResources = 10_000
-	// maxResource is how large a resource may be, and maxWritten how large all of a response may be as files, in bytes: as
-	// files of a directory.
+	// maxResource bounds the size of a resource, and maxWritten that of all files made of a response, in bytes, like those
+	// of the files of a directory.
 	maxResource, maxWritten = 16 << 20, 64 << 20
 )
 
-// filesOf returns the file that means the same as each resource, named "resource" and its name. It returns a problem for
-// each one that cannot be read, of no file if the name is unknown.
+// filesOf converts each resource to a file named "resource NAME". It returns a problem for each resource that cannot be
+// read, without a file if the name is unknown.
 func filesOf(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems) {
 	if len(resources) > maxResources {
 		const tooMany = "the response has %d resources: at most %d are allowed"
 		return nil, yaml.Problems{{Text: fmt.Sprintf(tooMany, len(resources), maxResources)}}
 	}
-	seen, size := make(map[string]int), 0 // seen is how often, by name
+	seen, size := make(map[string]int), 0 // seen counts names
 	for _, r := range resources {
 		var config ratelimit.RateLimitConfig
 		var written []byte
@@ -43,15 +43,15 @@ func filesOf(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems)
 		if size += len(written); size > maxWritten && err == nil {
 			err = fmt.Errorf("the response becomes more than %d MiB with it: send less", maxWritten>>20)
 		}
-		called := cmp.Or(config.GetName(), config.GetDomain()) // servers name most of them for their domains
-		name := strings.TrimSpace("resource " + called)
+		own := cmp.Or(config.GetName(), config.GetDomain()) // servers name most resources after their domains
+		name := strings.TrimSpace("resource " + own)
 		if seen[name]++; seen[name] > 1 { // names should be unique, and those of files have to be
 			name += fmt.Sprintf(" (%d)", seen[name])
 		}
 		switch {
 		case err == nil:
 			files = append(files, yaml.File{Name: name, Data: written})
-		case called == "":
+		case own == "":
 			problems = append(problems, yaml.Problem{Text: fmt.Sprintf("a resource without a name cannot be read: %v", err)})
 		default:
 			problems = append(problems, yaml.Problem{File: name, Text: fmt.Sprintf("cannot be read: %v", err)})
@@ -60,13 +60,13 @@ func filesOf(resources []*anypb.Any) (files []yaml.File, problems yaml.Problems)
 	return files, problems
 }
 
-// fileText writes a resource as the file that says the same, in JSON, which is YAML too.
+// fileText converts a resource to a descriptor file, in JSON, which is YAML too.
 func fileText(c *ratelimit.RateLimitConfig) ([]byte, error) {
 	if size := proto.Size(c); size > maxResource { // before it is written: a control character takes six bytes there
 		return nil, fmt.Errorf("it is %d MiB large: at most %d are allowed, split it", size>>20, maxResource>>20)
 	}
 	c = proto.CloneOf(c)
-	c.Name = "" // which no file has
+	c.Name = "" // files have no such key
 	clearIneffective(c.GetDescriptors())
 	written, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(c)
 	if err != nil {
@@ -78,11 +78,11 @@ func fileText(c *ratelimit.RateLimitConfig) ([]byte, error) {
 	}), nil
 }
 
-// notASCII is what JSON may have in a text, and YAML only escaped.
+// notASCII matches characters that JSON allows in a text, but YAML only escaped.
 var notASCII = regexp.MustCompile(`[^ -~]+`)
 
-// clearIneffective clears what means something only beside a limit where there is none: servers set shadow_mode on each level,
-// for which a file has a warning.
+// clearIneffective clears fields that have no effect without a limit, as servers set shadow_mode on each level, and a
+// file would get a warning for each.
 func clearIneffective(all []*ratelimit.RateLimitDescriptor) {
 	for _, d := range all {
 		if d.GetRateLimit() == nil {

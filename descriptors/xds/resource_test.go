@@ -60,7 +60,7 @@ func TestUnreadableResourceBlocksNoOther(t *testing.T) {
 			t.Fatalf("in force is %s, and the server is told %q; want %s and %q", c.limits(), told, step.inForce, step.told)
 		}
 	}
-	if got := c.Logged("is that of: what has no name"); got != 1 {
+	if got := c.Logged("unless another file has it: what has no name"); got != 1 {
 		t.Errorf("the log says %d times that nobody knows whose a resource is, want once: as long as nothing was in force", got)
 	}
 }

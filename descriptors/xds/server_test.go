@@ -178,8 +178,8 @@ func (c *client) limits() string {
 	}
 	var parts []string
 	for _, domain := range strings.Split("a b c d", " ") {
-		switch m := applied[len(applied)-1].Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
-		case descriptors.RuleFound:
+		switch m := applied[len(applied)-1].Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Kind {
+		case descriptors.RuleMatches:
 			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
 		case descriptors.BrokenDomain:
 			parts = append(parts, domain+"=broken")

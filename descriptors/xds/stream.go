@@ -18,40 +18,40 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// typeURL is the only type of resources that is asked for.
+// typeURL is the type of the requested resources.
 const typeURL = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
 
 const (
-	// readInterval is how long the next response waits unread once one was answered: many servers answer a refusal (NACK)
-	// at once with the same response, and one whose state flaps must not keep weir busy, nor fill its log.
+	// readInterval is the pause before the next response is read. Many servers answer a NACK at once with the same
+	// response, and a server whose state flaps must not keep weir busy or fill its log.
 	readInterval = time.Second
-	// maxSilence is how long a stream may bring no response until the log says so.
+	// maxSilence is how long a stream may be without a response before that is logged.
 	maxSilence = 10 * time.Second
-	// maxRefusal bounds the error message of a refusal, in bytes: the server may log it once a second.
+	// maxRefusal bounds the error message of a NACK, in bytes, as the server may log it once a second.
 	maxRefusal = 4 << 10
 )
 
-// lastResponse is a hash of the last response, and the refusal of it, "" if it was accepted.
+// lastResponse has a hash of the last response, and the error message of its NACK, "" if it was accepted.
 type lastResponse struct {
 	sum     [sha256.Size]byte
 	refusal string
 }
 
-// stream is a stream of a server, which ends with its context.
+// stream is a stream to a server. It ends with its context.
 type stream = grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 
-// follow asks for the configuration and answers each response, until the stream breaks. It reports whether there was a
-// response.
-func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptors.Config) error) (delivered bool, err error) {
+// handleStream requests the configuration, and applies and answers each response, until the stream ends. It reports
+// whether there was a response.
+func (s *Source) handleStream(ctx context.Context, from stream, apply func(*descriptors.Config) error) (delivered bool, err error) {
 	silence := time.AfterFunc(maxSilence, func() {
 		s.config.Log.Warn("configuration server is silent: has it a configuration for this node?", "server", s.config.Server,
 			"node", s.config.Node)
 	})
 	defer silence.Stop()
 	request := &discovery.DiscoveryRequest{Node: s.node, TypeUrl: typeURL}
-	version := "" // the last accepted one on this stream; another replica of the server may use the same version for another content
+	version := "" // last accepted version on this stream; other replicas of the server may use it for another content
 	for {
-		if err := from.Send(request); err != nil && !errors.Is(err, io.EOF) { // then the next response has the reason
+		if err := from.Send(request); err != nil && !errors.Is(err, io.EOF) { // after io.EOF, Recv returns the reason
 			return delivered, err
 		}
 		if delivered {
@@ -75,7 +75,7 @@ func (s *Source) follow(ctx context.Context, from stream, apply func(*descriptor
 	}
 }
 
-// receive returns the next response of the type that was asked for.
+// receive returns the next response of the requested type.
 func receive(from stream) (*discovery.DiscoveryResponse, error) {
 	for {
 		response, err := from.Recv()
@@ -88,8 +88,8 @@ func receive(from stream) (*discovery.DiscoveryResponse, error) {
 	}
 }
 
-// update puts the valid part of a response in force. It returns the errors in it, for the server; "" for none. A response
-// like the last one, which servers send on each new stream and after each rejection, changes nothing and is not logged.
+// update applies the valid part of a response. It returns the errors for the server; "" for none. A response that
+// equals the last one, which servers send on each new stream and after each NACK, changes nothing and is not logged.
 func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.Config) error) (refusal string) {
 	sum := hashResponse(r)
 	if s.last.sum == sum {
@@ -101,13 +101,13 @@ func (s *Source) update(r *discovery.DiscoveryResponse, apply func(*descriptors.
 	if errs := s.loader.Apply(u, apply, log, "resources", len(files)); len(errs) > 0 {
 		refusal = refusalOf(errs)
 	}
-	if u.Config == nil || s.loader.LastGood == u.LastGood { // else apply refused it, and may take it the next time
+	if u.Config == nil || s.loader.LastGood == u.LastGood { // else apply rejected it, and may accept it the next time
 		s.last = lastResponse{sum, refusal}
 	}
 	return refusal
 }
 
-// hashResponse returns a hash of a response's version and resources, in whatever order they are.
+// hashResponse returns a hash of a response's version and resources, which does not depend on their order.
 func hashResponse(r *discovery.DiscoveryResponse) [sha256.Size]byte {
 	var sums []string
 	for _, resource := range r.GetResources() {
@@ -118,7 +118,7 @@ func hashResponse(r *discovery.DiscoveryResponse) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q", r.GetVersionInfo(), sums))
 }
 
-// refusalOf returns errors one a line, cut to what a server is told. It is valid UTF-8, as a message has to be.
+// refusalOf returns errors, one on each line, cut to maxRefusal and as valid UTF-8.
 func refusalOf(errs []error) string {
 	text := strings.ToValidUTF8(errors.Join(errs...).Error(), "?")
 	return string(descriptors.AppendCut(nil, []byte(text), maxRefusal))

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// scripted is a stream on the clock of a synctest bubble, with a server that answers a refusal at once with what it has,
-// as a cache of snapshots does.
+// scripted is a stream on the clock of a synctest bubble, with a server that answers a refusal at once with what it
+// has, as a cache of snapshots does.
 type scripted struct {
 	grpc.BidiStreamingClient[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
 
@@ -88,7 +88,7 @@ func onStream(t *testing.T, test func(t *testing.T, s *scripted, c *client)) {
 		s := &scripted{ctx: ctx, began: time.Now(), responses: make(chan *discovery.DiscoveryResponse, 2)}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := source.follow(ctx, s, c.Apply)
+			_, err := source.handleStream(ctx, s, c.Apply)
 			ended <- err
 		}()
 		synctest.Wait()
@@ -116,8 +116,8 @@ func TestRefusedVersionIsRequestedEachSecond(t *testing.T) {
 			!strings.Contains(message, `resource c: domain c, k: name is "a\r\nb: c"`) {
 			t.Errorf("the server is told %v, want both faults, and version 1, the last that was accepted", s.got().refused)
 		}
-		if got := c.limits(); got != "a=1 b=1 c=broken" || c.Logged("keep their last good form: a;") != 1 || c.Logged("unit is missing") != 2 {
-			t.Errorf("in force is %s, and the fault is logged %d times; want a=1, as a keeps its last good form, b=1 and c=broken, and "+
+		if got := c.limits(); got != "a=1 b=1 c=broken" || c.Logged("keep their last valid version: a;") != 1 || c.Logged("unit is missing") != 2 {
+			t.Errorf("in force is %s, and the fault is logged %d times; want a=1, as a keeps its last valid version, b=1 and c=broken, and "+
 				"twice (as a problem, and as the first of all)", got, c.Logged("unit is missing"))
 		}
 		if got := c.errors(); len(got) != 1 || !strings.Contains(got[0].Error(), "2 errors, the first: resource a: ") {

@@ -1,9 +1,9 @@
-// Package xds takes the configuration from a server that speaks Envoy's discovery protocol, as Envoy Gateway does: the
-// state of the world of ratelimit.config.ratelimit.v3.RateLimitConfig, over an aggregated discovery stream (ADS).
+// Package xds gets the configuration from an xDS server such as Envoy Gateway: the state of the world of
+// ratelimit.config.ratelimit.v3.RateLimitConfig, over an aggregated discovery stream (ADS).
 //
-// Each response is the whole configuration, a resource a domain. A resource that is wrong breaks no more than its
-// domain, as [yaml.LastGood] has it for files: the others are put in force, and the response is refused with what is wrong
-// in it. While the server is away or silent, what it sent last stays in force.
+// Each response is the whole configuration, with a resource for each domain. An error in a resource affects only its
+// domain, as in [yaml.LastGood.Update]: the other domains are applied, and the response is rejected (NACK) with the
+// errors. While the server is away or silent, the last configuration stays in force.
 package xds
 
 import (
@@ -29,35 +29,35 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// Config says which server is asked, and as whom.
+// Config configures the connection to a server.
 type Config struct {
-	Server     string      // host:port, or any other target that gRPC knows
-	TLS        *tls.Config // nil for plaintext; each connection asks it for its certificates
-	Node       string      // id by which the server knows what to send
+	Server     string      // host:port, or any other target that gRPC accepts
+	TLS        *tls.Config // nil for plaintext
+	Node       string      // node id, by which the server selects the configuration
 	Metadata   map[string]string
-	Headers    map[string]string // that each stream begins with
-	MaxMessage int               // of a response, in bytes; 0 is 64 MiB, as much as it may be as files
+	Headers    map[string]string // headers of each stream
+	MaxMessage int               // largest response, in bytes; 0: 64 MiB
 	Backoff    Backoff
 	Rules      yaml.Options
 	Log        *slog.Logger
-	// OnError, if set, is called by Run for each response that was not put in force, or only in part, with the reason
-	// and after apply; once for one that the server sends again and again.
+	// OnError, if not nil, is called by Run for each response that was rejected, in whole or in part, with the error and
+	// after apply. It is called once for a response that the server sends again and again.
 	OnError func(error)
 }
 
-// Backoff is how long to wait for the next stream once one has broken. The first wait after a stream that delivered
-// anything is Retry: a server that was only restarted is back soon. The next is Initial, and each further one doubles, to Max.
+// Backoff configures the waits between streams. The first wait after a stream that delivered a response is Retry, as a
+// server that was only restarted is back soon. The next is Initial, and each further one twice as long, up to Max.
 type Backoff struct {
 	Retry, Initial, Max time.Duration
 	// Jitter is the random part of a wait, from 0 to 1, so that the clients of a server do not all come back at the same
-	// moment. With 0.5 a wait of 10 s takes from 5 to 10.
+	// moment. With 0.5 a wait of 10 s takes 5 to 10 s.
 	Jitter float64
 }
 
-// minWait is the shortest wait: it bounds the load on a server that breaks each stream.
+// minWait is the shortest wait, to bound the load on a server that ends each stream.
 const minWait = 100 * time.Millisecond
 
-// bounded returns b with a Max that is no less than its other waits, and a Jitter from 0 to 1.
+// bounded returns b with a Max not below its other waits, and a Jitter from 0 to 1.
 func (b Backoff) bounded() Backoff {
 	b.Max = max(b.Max, b.Initial, b.Retry)
 	if b.Jitter = min(b.Jitter, 1); !(b.Jitter > 0) { // or not a number
@@ -66,17 +66,17 @@ func (b Backoff) bounded() Backoff {
 	return b
 }
 
-// next returns the wait that follows another one: twice as long, from Initial to Max.
+// next returns the wait after another one: twice as long, from Initial to Max.
 func (b Backoff) next(wait time.Duration) time.Duration {
 	return max(b.Initial, wait+min(wait, b.Max-wait))
 }
 
-// jittered returns a wait less a random part of it, but at least minWait.
+// jittered returns a wait minus a random part of it, but at least minWait.
 func (b Backoff) jittered(wait time.Duration) time.Duration {
 	return max(minWait, wait-time.Duration(rand.Float64()*b.Jitter*float64(wait)))
 }
 
-// Source is a configuration server. One [Source.Run] at a time may use it.
+// Source is a [descriptors.Source] from an xDS server. Run must not be called concurrently.
 type Source struct {
 	config Config
 	node   *core.Node
@@ -85,7 +85,7 @@ type Source struct {
 	last   lastResponse
 }
 
-// New makes a source of a server. It connects to nothing yet.
+// New makes a source. It does not connect to the server.
 func New(c Config) *Source {
 	c.Rules.NoLines, c.Backoff = true, c.Backoff.bounded()
 	c.MaxMessage = cmp.Or(c.MaxMessage, maxWritten)
@@ -97,7 +97,7 @@ func New(c Config) *Source {
 	return &Source{config: c, node: node, loader: yaml.Loader{LastGood: yaml.NewLastGood(c.Rules), OnError: c.OnError}}
 }
 
-// Run implements [descriptors.Source]. It never gives up: what breaks a stream is logged.
+// Run implements [descriptors.Source]. It logs the error of each stream, and never gives up.
 func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error) error {
 	next := s.config.Backoff.Retry
 	for {
@@ -121,7 +121,7 @@ func (s *Source) Run(ctx context.Context, apply func(*descriptors.Config) error)
 	}
 }
 
-// pause waits. Its error is ctx's, whose end ends the wait.
+// pause waits for d, or until ctx ends, whose error it then returns.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -131,7 +131,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// connect follows one stream until it breaks. It reports whether there was a response.
+// connect opens one stream and handles its responses until it ends. It reports whether there was a response.
 func (s *Source) connect(ctx context.Context, apply func(*descriptors.Config) error) (delivered bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,17 +147,18 @@ func (s *Source) connect(ctx context.Context, apply func(*descriptors.Config) er
 	if err != nil {
 		return false, err
 	}
-	return s.follow(ctx, from, apply)
+	return s.handleStream(ctx, from, apply)
 }
 
 const (
-	// A server whose machine is gone is noticed after half a minute, by TCP: many servers end connections whose HTTP/2
-	// pings come more often than gRPC's default allows, which is every five minutes. These find one that hangs.
+	// TCP keepalives detect within half a minute that the server's host is gone. HTTP/2 pings detect a server that hangs;
+	// they are rare, as many servers close connections with more frequent pings than gRPC's default allows, one in five
+	// minutes.
 	tcpIdle, tcpInterval, tcpProbes = 15 * time.Second, 5 * time.Second, 3
 	ping, pong                      = 6 * time.Minute, 20 * time.Second
 )
 
-// dial makes a connection that is opened when it is first used, once.
+// dial makes a connection that opens when it is first used.
 func (s *Source) dial() (*grpc.ClientConn, error) {
 	secure := insecure.NewCredentials()
 	if s.config.TLS != nil {

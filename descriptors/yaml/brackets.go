@@ -9,23 +9,23 @@ import (
 var (
 	// flowBegin matches a line in block style up to a bracket that begins a value in flow style.
 	flowBegin = regexp.MustCompile(`^(?:[^"'#\[{]*(?:: +|- +)|\s*|\s*"[^"]*": *)([\[{])`)
-	// flowToken matches a bracket, or a quoted text or a comment, in which brackets are none.
+	// flowToken matches a bracket, or a quoted text or a comment, whose brackets do not count.
 	flowToken = regexp.MustCompile(`(?:[\[{,:] *|^\s*)(?:` + quoted + `)|(?:^|\s)#.*|[\[\]{}]`)
 )
 
-// bracket is one that is open, and its line.
+// bracket is an open bracket and its line.
 type bracket struct {
-	is   byte
+	sign byte
 	line int
 }
 
-func (b bracket) closer() byte { return b.is + 2 } // in ASCII
+func (b bracket) closer() byte { return b.sign + 2 } // in ASCII
 
 func (b bracket) String() string {
-	return fmt.Sprintf("no %c closes the %c of this line", b.closer(), b.is)
+	return fmt.Sprintf("no %c closes the %c of this line", b.closer(), b.sign)
 }
 
-// unbalanced returns the line of the first bracket without a counterpart, and what is wrong with it; 0 for none.
+// unbalanced returns the line of the first bracket without a counterpart, and a message; 0 for none.
 func unbalanced(lines []string) (line int, text string) {
 	var open []bracket
 	for i, rest := range lines {
@@ -45,7 +45,7 @@ func unbalanced(lines []string) (line int, text string) {
 			case n > 0 && open[n-1].closer() == b:
 				open = open[:n-1]
 			case n > 1 && open[n-2].closer() == b && (open[n-1].line == i+1 || !strings.ContainsAny(rest, "[{")):
-				// A line that also opens some has one too many itself.
+				// Of a line that also opens brackets, the closing one is the extra one.
 				return open[n-1].line, open[n-1].String()
 			default:
 				return i + 1, fmt.Sprintf("a %c closes what nothing opens: leave it out", b)

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxNodes bounds the YAML nodes of a file, and so the memory that reading it takes.
+	// maxNodes bounds the YAML nodes of a file, and so the memory for reading it.
 	maxNodes = 1_000_000
-	// maxName is the length of keys, values and names, in bytes; maxPath that of a rule's path, by which statistics call it,
-	// in packets of up to 64 KiB; maxMessage that of a message.
+	// maxName bounds the length of keys, values and names, in bytes; maxPath that of a rule's path, which is part of
+	// metric names in packets of up to 64 KiB; maxMessage that of a message.
 	maxName    = 4096
 	maxPath    = 16 << 10
 	maxMessage = 64 << 10
 )
 
-// document reads the one YAML document of a file and returns its root, nil if there is none.
+// document parses the only YAML document of a file, and returns its root, nil if there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	roots, line, err := Documents(data)
 	switch {
@@ -39,23 +39,24 @@ func (p *parser) document(data []byte) *yaml.Node {
 		p.errorf(&yaml.Node{Line: line}, "%s", text)
 		return nil
 	}
-	second := 0 // the line of the second document
+	second := 0 // line of the second document
 	if len(roots) > 1 {
 		second = roots[1].Line
 		if content := roots[1].Content; len(content) > 0 {
-			second = content[0].Line // that of the root may be the line before
+			second = content[0].Line // the root's line may be the one before
 		}
 	} else if err != nil {
-		second = line + 1 // the library counts from 0 behind the first document
+		second = line + 1 // the library counts from 0 after the first document
 	}
 	if second > 0 {
-		p.lostLimitf(&yaml.Node{Line: second}, "what follows the first YAML document is ignored: keep one document a file, and begin its "+
+		p.lostLimitf(&yaml.Node{Line: second}, "text after the first YAML document is ignored: write one document a file, and begin its "+
 			"keys alike")
 	}
 	return roots[0]
 }
 
-// spend counts what has been read. It reports false, after one error, once the files unfold to more than can be meant.
+// spend adds the cost of a node to the expanded size of the files. It returns false, and adds one error, if that
+// exceeds maxExpanded.
 func (p *parser) spend(at *yaml.Node, cost int) bool {
 	within := p.expanded <= maxExpanded
 	p.expanded += cost
@@ -68,40 +69,41 @@ func (p *parser) spend(at *yaml.Node, cost int) bool {
 	return p.expanded <= maxExpanded
 }
 
-// mapping is a YAML mapping, read as one of its kind.
+// mapping is a YAML mapping that was parsed by the keys of a keySet.
 type mapping struct {
 	node       *yaml.Node
 	in         *keySet
-	fields     map[string]field // by the keys that the kind has
-	unknown    []*yaml.Node     // all other keys
-	duplicates [][2]*yaml.Node  // repeated keys, each with the one that it overrides
+	fields     map[string]field // by key of the set
+	unknown    []*yaml.Node     // other keys
+	duplicates [][2]*yaml.Node  // repeated keys, each with the key that it overrides
 }
 
 type field struct {
 	key, value *yaml.Node
-	merged     bool // by <<
+	merged     bool // from a merge key (<<)
 }
 
 // get returns a key's value, nil if the mapping lacks it.
 func (m *mapping) get(name string) *yaml.Node { return m.fields[name].value }
 
-// at returns where a message about a key points to: the key, or the mapping that lacks it.
+// at returns the node that a message about a key refers to: the key, or the mapping if it lacks the key.
 func (m *mapping) at(name string) *yaml.Node { return cmp.Or(m.fields[name].key, m.node) }
 
-// mapping reads n and complains of keys that are unknown there or given twice. It reports false if it must not go on.
+// mapping parses n, and adds problems for unknown and repeated keys. It returns false if the caller must not use the
+// mapping.
 func (p *parser) mapping(n *yaml.Node, in *keySet) (mapping, bool) {
 	m, ok := p.uncheckedMapping(n, in)
 	p.checkKeys(&m)
 	return m, ok
 }
 
-// uncheckedMapping is mapping without the complaints, for a mapping that has to be read before its path is known.
+// uncheckedMapping is mapping without these problems, for a mapping that has to be parsed before its path is known.
 func (p *parser) uncheckedMapping(n *yaml.Node, in *keySet) (mapping, bool) {
 	n = ResolveAlias(n)
 	if n.Kind != yaml.MappingNode {
 		found, remedy := describe(n), ""
 		if in == inFile && n.Kind == yaml.ScalarNode {
-			found = "a text" // maybe a secret
+			found = "a text" // the text may be a secret
 		} else if in == inRateLimit && n.Kind == yaml.SequenceNode {
 			remedy = ": several limits stand in rate_limits"
 		}
@@ -110,14 +112,14 @@ func (p *parser) uncheckedMapping(n *yaml.Node, in *keySet) (mapping, bool) {
 	}
 	m := mapping{node: n, in: in, fields: make(map[string]field)}
 	p.collect(&m, n, 0)
-	maps.DeleteFunc(m.fields, func(name string, f field) bool { // generators write null for what is not set
+	maps.DeleteFunc(m.fields, func(name string, f field) bool { // generators write null for fields that are not set
 		return name != "value" && isNull(f.value) && f.value.Value != ""
 	})
 	return m, p.expanded <= maxExpanded
 }
 
-// collect adds the keys of n to m; depth counts the merge keys (<<) that led to n. The last value of a key holds, as in
-// envoyproxy/ratelimit, even if << gives it.
+// collect adds the keys of n to m; depth counts the merge keys (<<) around n. As in envoyproxy/ratelimit, the last
+// value of a key wins, even if it comes from a merge.
 func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
 	for key, value := range Pairs(n) {
 		if !p.spend(n, 2*nodeCost) {
@@ -139,8 +141,8 @@ func (p *parser) collect(m *mapping, n *yaml.Node, depth int) {
 	}
 }
 
-// merged returns the mappings that the value n of a merge key names: a mapping, or a list in reverse, as the first wins.
-// Depth counts the merge keys, and the mappings and lists around n.
+// merged returns the mappings in the value n of a merge key: a mapping, or a list of mappings in reverse, as the first
+// one must win. depth counts the merge keys, mappings and lists around n.
 func (p *parser) merged(n *yaml.Node, depth int) (sources []*yaml.Node) {
 	if depth > maxDepth {
 		p.errorf(n, "<< merges nest deeper than %d levels", maxDepth)
@@ -160,7 +162,7 @@ func (p *parser) merged(n *yaml.Node, depth int) (sources []*yaml.Node) {
 	return sources
 }
 
-// list returns the items of n; a message calls it name.
+// list returns the items of n. name is its name in messages.
 func (p *parser) list(n *yaml.Node, name string) []*yaml.Node {
 	if n.Kind != yaml.SequenceNode {
 		p.errorf(n, "%s must be a list, not %s", name, describe(n))
@@ -172,7 +174,7 @@ func (p *parser) list(n *yaml.Node, name string) []*yaml.Node {
 	return n.Content
 }
 
-// text returns a field's text as it is written: 404 and true are texts, null and a missing field are "".
+// text returns a field as it is written: 404 and true are texts; null and a missing field are "".
 func (p *parser) text(m mapping, name string) string {
 	n := m.get(name)
 	if n == nil || isNull(n) {
@@ -196,7 +198,7 @@ func (p *parser) text(m mapping, name string) string {
 	return ""
 }
 
-// checkCharacters complains of characters in a text that requests hardly have, or that nobody sees in a file.
+// checkCharacters adds a problem for a character in a field that requests hardly have, or that is invisible in a file.
 func (p *parser) checkCharacters(m mapping, name string) {
 	n := m.get(name)
 	if n == nil {
@@ -211,13 +213,14 @@ func (p *parser) checkCharacters(m mapping, name string) {
 	}
 }
 
-// plainText reports whether envoyproxy/ratelimit takes a scalar as text: no fraction, no number beyond 64 bits.
+// plainText reports whether envoyproxy/ratelimit accepts a scalar as text: it may be no fraction and no number beyond
+// 64 bits.
 func plainText(n *yaml.Node) bool {
 	var v int64
 	return n.Tag != "!!float" && (n.Tag != "!!int" || n.Decode(&v) == nil)
 }
 
-// required returns a text that cannot be left out; missing is the error if it is.
+// required returns the text of a required field. missing is the error if it is empty.
 func (p *parser) required(m mapping, name, missing string) string {
 	before := p.errors
 	text := p.text(m, name)
@@ -227,7 +230,7 @@ func (p *parser) required(m mapping, name, missing string) string {
 	return text
 }
 
-// enum returns a field as parse understands it, the zero value if it is missing or wrong.
+// enum returns a field that parse parses, the zero value if it is missing or invalid.
 func enum[T any](p *parser, m mapping, name string, parse func(string) (T, error)) (v T) {
 	n, before := m.get(name), p.errors
 	text := p.text(m, name)
@@ -241,7 +244,7 @@ func enum[T any](p *parser, m mapping, name string, parse func(string) (T, error
 	return v
 }
 
-// boolean returns a field that is true or false, or one of the words that YAML 1.1 has for these; false without it.
+// boolean returns a field that is true or false, or another word for these in YAML 1.1; false if it is missing.
 func (p *parser) boolean(m mapping, name string) bool {
 	n := m.get(name)
 	switch {
@@ -249,8 +252,8 @@ func (p *parser) boolean(m mapping, name string) bool {
 	case isNull(n):
 		p.warnf(n, "%s is empty, which means false", name)
 	default:
-		v, known := booleans[n.Value]
-		if known && n.Kind == yaml.ScalarNode && n.Style&quotes == 0 {
+		v, ok := booleans[n.Value]
+		if ok && n.Kind == yaml.ScalarNode && n.Style&quotes == 0 {
 			return v
 		}
 		p.errorf(n, "%s must be true or false%s, not %s", name, unquoted(n), describe(n))
@@ -268,7 +271,7 @@ var booleans = map[string]bool{
 
 const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 
-// unquoted returns what a message about n adds if n stands in quotes.
+// unquoted returns a phrase for a message about n if n is quoted, else "".
 func unquoted(n *yaml.Node) string {
 	if n.Style&quotes == 0 {
 		return ""
@@ -276,7 +279,7 @@ func unquoted(n *yaml.Node) string {
 	return ", without quotes"
 }
 
-// wholeNumber returns a field that is a whole number of 32 bits, from least; 0 if it is missing.
+// wholeNumber returns a field that is an integer from least to 2^32 - 1; 0 if it is missing or invalid.
 func (p *parser) wholeNumber(m mapping, name string, least uint32) uint32 {
 	n := m.get(name)
 	if n == nil || isNull(n) && least == 0 {
@@ -290,7 +293,7 @@ func (p *parser) wholeNumber(m mapping, name string, least uint32) uint32 {
 	return v
 }
 
-// ResolveAlias returns what an alias stands for, or n itself.
+// ResolveAlias returns the target of an alias, or n if it is no alias.
 func ResolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -298,7 +301,7 @@ func ResolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Pairs yields the keys and values of a mapping, or of an alias of one. Aliases among them are followed.
+// Pairs yields the keys and values of a mapping or its alias. It resolves aliases among them.
 func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	content := ResolveAlias(n).Content
 	return func(yield func(key, value *yaml.Node) bool) {
@@ -313,7 +316,7 @@ func Pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 func isNull(n *yaml.Node) bool  { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 func isMerge(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!merge" }
 
-// describe returns what stands at n, for a message.
+// describe describes n for a message.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:

@@ -11,10 +11,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// descriptorFile is what only descriptor files have, right or wrong. Others may hold secrets, which no message repeats.
+// descriptorFile matches descriptor files, valid or not. Other files may have secrets, which no message may repeat.
 var descriptorFile = regexp.MustCompile(`(?m)^\W*(domain|descriptors)(["':\s]|$)`)
 
-// findFault returns the line of a fault, 0 if unknown, and its remedy, given the line and the error of the YAML library.
+// findFault returns the line of a syntax error, 0 if unknown, and a message with the remedy. libraryLine and err are
+// the line and the error of the YAML library.
 func findFault(data []byte, libraryLine int, err error) (line int, text string) {
 	if !descriptorFile.Match(data) {
 		return libraryLine, "not valid YAML, and no line begins with domain: begin a descriptor file with domain: and its name, and " +
@@ -30,7 +31,7 @@ func findFault(data []byte, libraryLine int, err error) (line int, text string) 
 	for _, h := range hints {
 		for _, at := range []int{first, contentBefore(lines, first)} {
 			if h.errorPattern == nesting && at != first {
-				continue // nearly all lines look so
+				continue // nearly all lines match
 			}
 			if text := h.text(lines, at, err.Error()); text != "" {
 				return at, text
@@ -40,10 +41,10 @@ func findFault(data []byte, libraryLine int, err error) (line int, text string) 
 	return first, err.Error()
 }
 
-// faultyLine returns the line behind the longest good beginning of a file. The library often names the line where the
-// block around a fault begins: that is returned if finding out takes too much reading.
+// faultyLine returns the line after the longest valid prefix of a file. The library often returns the line at which the
+// block around an error begins; faultyLine returns that line if the search takes too long.
 func faultyLine(lines []string, libraryLine int) int {
-	readers := make([]io.Reader, len(lines)) // one a line, which show how far the library has come
+	readers := make([]io.Reader, len(lines)) // one for each line, to see how far the library reads
 	for i, line := range lines {
 		readers[i] = strings.NewReader(line)
 	}
@@ -65,7 +66,7 @@ func faultyLine(lines []string, libraryLine int) int {
 	return max(first, libraryLine)
 }
 
-// minReread and maxRereads bound how much text is read again to find a fault: so many bytes, and the file so many times.
+// minReread, in bytes, and maxRereads, in times the file's size, bound together how much text faultyLine reads again.
 const minReread, maxRereads = 256 << 10, 4
 
 func decode(r io.Reader) error {
@@ -76,7 +77,7 @@ func decode(r io.Reader) error {
 	return nil
 }
 
-// contentBefore returns the last line before at that holds more than a comment, 0 for none.
+// contentBefore returns the last line before at that is neither empty nor a comment, 0 for none.
 func contentBefore(lines []string, at int) int {
 	for at--; at > 0; at-- {
 		if text := strings.TrimSpace(lines[at-1]); text != "" && text[0] != '#' {
@@ -86,14 +87,14 @@ func contentBefore(lines []string, at int) int {
 	return 0
 }
 
-// hint is a mistake that people make, known by the library's error and the line's text; both are regular expressions.
+// hint is a common mistake, which is recognized by the library's error and the text of the line.
 type hint struct {
-	errorPattern string // "" for any
-	linePattern  string // KEY is any key of a file
-	remedy       string // $1 and $2 are what the groups of linePattern found
+	errorPattern string // regular expression for the error; "" for any error
+	linePattern  string // regular expression for the line; KEY stands for any key of a file
+	remedy       string // $1 and $2 are the groups of linePattern
 }
 
-// text returns the remedy for a line, "" if it does not have the mistake.
+// text returns the remedy for a line, "" if the hint does not match.
 func (h *hint) text(lines []string, at int, message string) string {
 	if at < 1 || at > len(lines) || !regexp.MustCompile(h.errorPattern).MatchString(message) {
 		return ""
@@ -106,37 +107,37 @@ func (h *hint) text(lines []string, at int, message string) string {
 	return strings.NewReplacer("$1", descriptors.Abbreviate(found[1]), "$2", descriptors.Abbreviate(found[2])).Replace(h.remedy)
 }
 
-// anyKey is a choice of all keys that a file can have.
+// anyKey is an alternation of all keys of a file.
 var anyKey = strings.Join(append(append(append([]string{"name"}, inFile.keys...), inDescriptor.keys...), inRateLimit.keys...), "|")
 
 const (
-	// starts is what a value stands behind: nothing, a bracket, a dash or a key.
+	// starts matches the text before a value: nothing, a bracket, a dash or a key.
 	starts = `(?:^\s*|[\[{,] *|-\s+)(\w+:\s+|"\w+":\s*)?`
-	// bareText is the rest of a text without quotes.
+	// bareText matches the rest of a text without quotes.
 	bareText = `[^,\]}#]*[^,\]}# ]`
 	quoted   = `"(?:[^"\\]|\\.)*"|'(?:[^']|'')*'`
 	noToken  = `alphabetic or numeric|cannot start any token|tag|'>'|comment or line break`
 	nesting  = `did not find expected key|mapping values|'-' indicator|expected ':'`
 )
 
-// flowError matches errors of the library for brackets that do not balance.
+// flowError matches the library's errors for unbalanced brackets.
 var flowError = regexp.MustCompile("expected ','|expected node|end of stream|expected key|cannot start any token")
 
 // hints are tried in this order.
 var hints = []hint{
 	{"unknown anchor", starts + `\*(` + bareText + `)`,
-		`$1*$2 is YAML's alias of &$2, which nothing above it defines: define it, or put a text into quotes, $1"*$2"`},
+		`$1*$2 is YAML's alias of &$2, which is not defined above: define it, or put a text into quotes, $1"*$2"`},
 	{noToken, starts + `\*(?:[ ,}\]]|$)`, `$1* is YAML's alias sign: put the star into quotes, $1"*"`},
 	{noToken, starts + `([*&!%@|>` + "`]" + bareText + `)`,
 		`$1$2 begins with a sign of YAML's: put it into quotes, $1"$2"`},
 	{"", `^ *\t`, "a tab indents this line: YAML allows only spaces"},
-	{"cannot start any token", `[-:?] *\t`, "a tab stands behind a dash or a colon: YAML allows only spaces there"},
+	{"cannot start any token", `[-:?] *\t`, "a tab follows a dash or a colon: YAML allows only spaces there"},
 	{"escape", `"`, `a \ between double quotes begins an escape, and this is none that YAML knows: write \\, or use single quotes`},
 	{"", `(?:^|[-:,\[{?]) *(["'])(?:[^"'\\]|\\.)*$`, "a $1 opens a text here that no $1 closes: end it with another one"},
-	{"", `[-:,\[{?] *(?:` + quoted + `) *([^\s,:\]}#].*)$`, `"$1" stands behind a text in quotes: put all of the text between them`},
-	{"", `^[ -]*-KEY:`, "a dash needs a space behind it: write - $1:"},
-	{"", `^[ -]*KEY:([^\s].*)$`, "a colon needs a space behind it: write $1: $2"},
-	{"", `^[ -]*KEY( +[^:\s].*)?$`, "a colon is missing behind $1: write $1:$2"},
+	{"", `[-:,\[{?] *(?:` + quoted + `) *([^\s,:\]}#].*)$`, `"$1" follows a text in quotes: put all of the text between the quotes`},
+	{"", `^[ -]*-KEY:`, "a dash needs a space after it: write - $1:"},
+	{"", `^[ -]*KEY:([^\s].*)$`, "a colon needs a space after it: write $1: $2"},
+	{"", `^[ -]*KEY( +[^:\s].*)?$`, "a colon is missing after $1: write $1:$2"},
 	{"mapping values", `^[ -]*(\w+): +(\w+: [^{]*\})`, "a { is missing: write $1: {$2"},
 	{"mapping values", `^[ -]*(\w+): +([^"'\[{|>&*].*: .*?)(?: +#.*)?$`,
 		`$1 holds a colon and a space: put the text into quotes, $1: "$2"`},

@@ -11,7 +11,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// keySet is the keys of a kind of mapping, which descriptors/schema.json tells editors, and its name in messages.
+// keySet has the keys of a kind of mapping, which descriptors/schema.json has too, and the name of the kind in
+// messages.
 type keySet struct {
 	name string
 	keys []string
@@ -32,7 +33,7 @@ func (in *keySet) has(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && slices.Contains(in.keys, key.Value)
 }
 
-// rightPlaces says where a misplaced key belongs, by kind of mapping; the first kind that has the key counts.
+// rightPlaces says where a misplaced key belongs: in the first kind of mapping that has it.
 var rightPlaces = []struct {
 	in    *keySet
 	where string
@@ -43,15 +44,17 @@ var rightPlaces = []struct {
 	{inRateLimit, "in rate_limit: {unlimited: true}"},
 }
 
-// ratelimitKeys are the keys of envoyproxy/ratelimit, which accepts them anywhere and ignores them where they mean nothing.
+// ratelimitKeys are the keys of envoyproxy/ratelimit, which accepts them everywhere and ignores them where they have no
+// meaning.
 var ratelimitKeys = []string{"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited",
 	"shadow_mode", "quota_mode", "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
 
-// limitKeys are envoyproxy/ratelimit's keys of a limit, and the remedies for one that is given twice, "" for the usual.
+// limitKeys has envoyproxy/ratelimit's keys of a limit, each with the remedy if it is given twice, "" for the default
+// remedy.
 var limitKeys = map[string]string{"rate_limit": "write rate_limits: for both", "rate_limits": "write one list for both",
 	"descriptors": "write one list for both", "unit": "", "requests_per_unit": "", "unlimited": ""}
 
-// lostLimitf reports a limit that is not in force: an error, or a warning if the options are lenient.
+// lostLimitf adds an error about a limit that has no effect, or a warning if the options are lenient.
 func (p *parser) lostLimitf(at *yaml.Node, format string, args ...any) {
 	if p.options.Lenient {
 		p.warnf(at, format, args...)
@@ -60,7 +63,7 @@ func (p *parser) lostLimitf(at *yaml.Node, format string, args ...any) {
 	}
 }
 
-// checkKeys complains of the keys of m that cannot be there, or are there twice.
+// checkKeys adds problems for unknown and repeated keys of m.
 func (p *parser) checkKeys(m *mapping) {
 	for _, key := range m.unknown {
 		name := key.Value
@@ -76,19 +79,20 @@ func (p *parser) checkKeys(m *mapping) {
 	}
 	for _, a := range m.duplicates {
 		remedy := cmp.Or(limitKeys[a[0].Value], "keep one, or put back the - of a list item")
-		_, _, first := p.place(a[1].Line)
+		_, _, first := p.position(a[1].Line)
 		p.lostLimitf(a[0], "%s is given twice, and that of line %d is ignored: %s", a[0].Value, first, remedy)
 	}
 }
 
-// misplaced is a key that a kind of mapping lacks. A file may have a million, so its text is made only if it is told.
+// misplaced is the message about a key that a kind of mapping does not have. A file may have a million of them, so the
+// text is made only if it is reported.
 type misplaced struct {
 	key  string
 	in   *keySet
 	verb string // "does not belong" or "is ignored"
 }
 
-// String says where the key belongs, or which keys the mapping can have.
+// String returns where the key belongs, or which keys the mapping can have.
 func (m misplaced) String() string {
 	for _, b := range rightPlaces {
 		if slices.Contains(b.in.keys, m.key) {

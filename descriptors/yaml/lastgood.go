@@ -14,44 +14,44 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// LastGood is what a configuration in force was made of: the last good form of each domain. It is immutable. Make one
-// with [NewLastGood]; the zero value is that of zero [Options].
+// LastGood has the last valid version of each domain: the one without errors that is in force. It is immutable. Make
+// one with [NewLastGood]; the zero value has zero [Options].
 type LastGood struct {
 	options  Options
-	domains  map[string]*domainVersion // nil before anything is in force
-	broken   []string                  // domains that files name, but that never had a good form; sorted
-	domainOf map[string]string         // the domain of each file that is there, as it was last known
+	domains  map[string]*domainVersion // nil before the first configuration
+	broken   []string                  // sorted domains that files name, but that never had a valid version
+	domainOf map[string]string         // by file, its last known domain
 }
 
-// domainVersion is a domain at one state of its files. Configurations share it, so its tree and rules never change.
+// domainVersion is a domain with one version of its files. Configurations share it, so its tree and rules never change.
 type domainVersion struct {
 	domain *descriptors.Domain
 	files  []parsedFile // in the order of their names
-	bad    bool         // one of the files has errors: set only while an update is made
+	bad    bool         // a file has errors; only used while Update runs
 }
 
-// NewLastGood holds nothing yet. All its updates are read with these options.
+// NewLastGood returns a LastGood without domains. The options are those of all its updates.
 func NewLastGood(o Options) *LastGood { return &LastGood{options: o} }
 
-// Update is what [LastGood.Update] makes of the files as they are now.
+// Update is the result of [LastGood.Update].
 type Update struct {
-	// Config is nil if there is nothing to put in force: no domain has ever been good, or errors leave all as it was.
+	// Config is nil if there is nothing to apply: no domain has ever been good, or the domains in force do not change.
 	Config   *descriptors.Config
-	LastGood *LastGood // to go on from, once Config is in force
-	Kept     []string  // domains that have errors and keep their last good form, sorted
+	LastGood *LastGood // for the next update, if Config was applied
+	Restored []string  // domains with errors that were restored to their last valid version, sorted
 	Unknown  []string  // files with errors whose domain is unknown, sorted
 	Problems Problems
-	Err      error // of a source: why it cannot read files at all
+	Err      error // set by a source that cannot read files at all
 }
 
-// Update reads the files as they are now, and lets a file that is wrong break no more than its domain. A domain is bad
-// if any of its files is: then it keeps its last good form, whole, or is known as broken if it never had one. A file
-// that does not parse, or could not be read, belongs to the domain of its last content; one that names another domain and
-// is wrong belongs to both. Domains whose files have gone are left out. All files are read again, in the order of the
-// bytes of their names: 10,000 rules take about 0.3 s.
+// Update parses the present files. An error in a file affects only the file's domain: if a file of a domain has errors,
+// the domain keeps its last valid version, as a whole; if it never had one, it is broken. A file that does not parse,
+// or could not be read, belongs to its last known domain; a file with errors that names another domain than before
+// belongs to both. Domains without files are removed. Update parses all files again, in the order of their names:
+// 10,000 rules take about 0.3 s.
 //
-// Unread says what could not be read: the errors in it name files, or directories with all files below them. One without
-// a name, or of ".", may be of any file.
+// unread has an error for each file that could not be read, or for a directory with all files below it. An error
+// without a name, or with ".", may be about any file.
 func (g *LastGood) Update(files []File, unread Problems) Update {
 	p := newParser(g.options)
 	for _, f := range slices.SortedStableFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -78,8 +78,8 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 		}
 	}
 	slices.Sort(u.Unknown)
-	next.keepFormerDomains(g)
-	u.Kept = next.keepBad(g)
+	next.keepOldDomains(g)
+	u.Restored = next.restoreBad(g)
 	if u.Problems.Err() != nil && (next.same(g) || len(next.domains) == 0 && g.domains == nil) {
 		return u
 	}
@@ -87,7 +87,7 @@ func (g *LastGood) Update(files []File, unread Problems) Update {
 	return u
 }
 
-// assign assigns a file to a domain, and returns the domain's new version.
+// assign assigns a file to a domain, and returns the domain.
 func (g *LastGood) assign(file, domain string) *domainVersion {
 	if g.domains[domain] == nil {
 		g.domains[domain] = &domainVersion{}
@@ -96,70 +96,73 @@ func (g *LastGood) assign(file, domain string) *domainVersion {
 	return g.domains[domain]
 }
 
-// assignUnread marks the domains of the file of that name, or of the files below it, as bad. It reports whether there was one.
-func (g *LastGood) assignUnread(name string, before *LastGood) (known bool) {
+// assignUnread marks the domains of an unread file, or of the files below an unread directory, as bad. It reports
+// whether it found any.
+func (g *LastGood) assignUnread(name string, before *LastGood) (found bool) {
 	for file, domain := range before.domainOf {
 		if name != "" && name != "." && !strings.HasPrefix(file+"/", name+"/") {
 			continue
 		}
-		known = true
-		if _, there := g.domainOf[file]; !there {
+		found = true
+		if _, ok := g.domainOf[file]; !ok {
 			g.assign(file, domain).bad = true
 		}
 	}
-	return known
+	return found
 }
 
-// keepFormerDomains keeps the old domain of a file that now names a bad one: nobody has deleted the old one.
-func (g *LastGood) keepFormerDomains(before *LastGood) {
+// keepOldDomains keeps the old domain of a file that now names a bad one, as the old domain was not deleted on
+// purpose.
+func (g *LastGood) keepOldDomains(before *LastGood) {
 	for file, domain := range before.domainOf {
 		now := g.domains[g.domainOf[file]]
 		if now != nil && now.bad && before.domains[domain] != nil {
-			former := g.assign(file, domain)
-			former.bad = former.bad || former.files == nil
+			old := g.assign(file, domain)
+			old.bad = old.bad || old.files == nil
 		}
 	}
 }
 
-// keepBad gives each bad domain its last good form, or makes it known as broken. It returns those kept, sorted.
-func (g *LastGood) keepBad(before *LastGood) (kept []string) {
+// restoreBad replaces each bad domain by its last valid version, or makes it broken. It returns the replaced ones,
+// sorted.
+func (g *LastGood) restoreBad(before *LastGood) (restored []string) {
 	for _, domain := range slices.Sorted(maps.Keys(g.domains)) {
 		last := before.domains[domain]
 		switch {
 		case !g.domains[domain].bad:
 		case last != nil:
-			g.domains[domain], kept = last, append(kept, domain)
+			g.domains[domain], restored = last, append(restored, domain)
 		default:
 			delete(g.domains, domain)
 			g.broken = append(g.broken, domain)
 		}
 	}
-	return kept
+	return restored
 }
 
-// build makes the update's Config of the last good forms, unless together they are too much.
+// build makes the update's Config from the last valid versions, unless together they are too large.
 func (g *LastGood) build(u *Update) {
 	all := slices.SortedFunc(maps.Values(g.domains), func(a, b *domainVersion) int {
-		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // a kept file's name may be used again
+		return cmp.Or(cmp.Compare(a.files[0].Name, b.files[0].Name), // another domain may now have a file of that name
 			cmp.Compare(a.domain.Name, b.domain.Name))
 	})
 	var domains []*descriptors.Domain
 	expanded := 0
-	for _, form := range all {
-		domains = append(domains, form.domain)
-		for _, f := range form.files {
+	for _, version := range all {
+		domains = append(domains, version.domain)
+		for _, f := range version.files {
 			expanded += f.expanded
 		}
 	}
-	if expanded > maxExpanded { // each form was good
-		u.Problems = append(u.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last good form of %s "+
-			"it takes over %d MiB, with its YAML aliases followed", descriptors.Abbreviate(u.Kept...), maxExpanded>>20)})
+	if expanded > maxExpanded {
+		u.Problems = append(u.Problems, Problem{Text: fmt.Sprintf("too much configuration: beside the last valid version of %s "+
+			"it takes over %d MiB, with its YAML aliases followed", descriptors.Abbreviate(u.Restored...), maxExpanded>>20)})
 		return
 	}
 	u.Config = descriptors.NewConfig(g.options.Keys, domains, g.broken)
 }
 
-// same reports whether g and other are made of the same files, so that they make the same configuration.
+// same reports whether g and other have the same files, and so the same configuration.
 func (g *LastGood) same(other *LastGood) bool {
 	return slices.Equal(g.broken, other.broken) && maps.EqualFunc(g.domains, other.domains, func(a, b *domainVersion) bool {
 		return slices.EqualFunc(a.files, b.files, func(a, b parsedFile) bool {
@@ -168,10 +171,10 @@ func (g *LastGood) same(other *LastGood) bool {
 	})
 }
 
-// domainKey is a key domain on a line of its own, as YAML's plain form has it at the top of a file, with what stands behind it.
+// domainKey matches a line with the key domain at the top level of a file, and its value.
 var domainKey = regexp.MustCompile(`(?m)^["']?domain["']?[ \t]*:([ \t].*)?$`)
 
-// domainLine returns the domain that a file which is not YAML seems to configure, by its last line domain:, or "".
+// domainLine returns the domain of a file that is not valid YAML, from its last line domain:, or "".
 func domainLine(data []byte) string {
 	var value []byte
 	for _, found := range domainKey.FindAllSubmatch(bytes.TrimPrefix(data, []byte("\ufeff")), -1) {

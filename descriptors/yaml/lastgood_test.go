@@ -102,9 +102,9 @@ func TestUpdateNamesTheAffectedDomains(t *testing.T) {
 	kept := first.LastGood.Update(good[:1], Problems{{File: "d"}})
 	never := first.LastGood.Update([]File{file("a", wrong("a")), good[1], file("c", wrong("c\\x"))}, nil)
 	for want, r := range map[string]Update{
-		"unknown, and let pass unless another file has it, is that of: x, y":                           first,
-		"keep their last good form: b":                                                                 kept,
-		`keep their last good form: a; never had a good form, so that requests cannot be decided: c\x`: never,
+		"have an unknown domain, whose requests are admitted unless another file has it: x, y": first,
+		"keep their last valid version: b": kept,
+		`keep their last valid version: a; never had a valid version, so that requests cannot be decided: c\x`: never,
 	} {
 		if r.consequences() != want {
 			t.Errorf("told %q, want %q", r.consequences(), want)
@@ -126,7 +126,7 @@ func checkForms(t *testing.T, r Update, o Options) {
 	}
 	alone := NewLastGood(o).Update(files, nil)
 	if err := alone.Problems.Err(); err != nil {
-		t.Fatalf("the good forms have errors: %v", err)
+		t.Fatalf("the valid versions have errors: %v", err)
 	}
 	alone.LastGood.broken = r.LastGood.broken
 	alone.LastGood.build(&alone)
@@ -139,8 +139,8 @@ func checkForms(t *testing.T, r Update, o Options) {
 func inForce(r Update) string {
 	var parts []string
 	for _, domain := range strings.Split("a b c z", " ") {
-		switch m := r.Config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Found {
-		case descriptors.RuleFound:
+		switch m := r.Config.Match(domain, descriptors.Descriptor{{Key: "k", Value: "v"}}); m.Kind {
+		case descriptors.RuleMatches:
 			parts = append(parts, fmt.Sprintf("%s=%d", domain, m.Rule.Limits[0].Requests))
 		case descriptors.BrokenDomain:
 			parts = append(parts, domain+"=broken")
@@ -148,8 +148,8 @@ func inForce(r Update) string {
 			parts = append(parts, domain+"=empty")
 		}
 	}
-	if len(r.Kept) > 0 {
-		parts = append(parts, "(kept "+strings.Join(r.Kept, " ")+")")
+	if len(r.Restored) > 0 {
+		parts = append(parts, "(kept "+strings.Join(r.Restored, " ")+")")
 	}
 	return strings.Join(parts, " ")
 }
@@ -179,7 +179,7 @@ func TestUpdateBoundsAllFilesTogether(t *testing.T) {
 		{"a third after those that have not changed", []File{a, b, c}, "c:3: domain c: too much configuration"},
 		{"a third before them", []File{{Name: "0", Data: c.Data}, a, b}, "b:3: domain b: too much configuration"},
 		{"a third beside one that is kept", []File{a, file("b", wrong("b")), c},
-			"too much configuration: beside the last good form of b it takes over 64 MiB"},
+			"too much configuration: beside the last valid version of b it takes over 64 MiB"},
 	} {
 		got := first.LastGood.Update(test.files, nil)
 		if !slices.ContainsFunc(got.Problems, func(p Problem) bool {

@@ -9,15 +9,15 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Loader puts updates in force and logs what comes of them. One goroutine uses it.
+// Loader applies updates and logs the results. It is not for concurrent use.
 type Loader struct {
-	LastGood *LastGood   // what the configuration in force was made of; to be set
+	LastGood *LastGood   // last valid versions of the domains in force; must be set
 	Loaded   bool        // a configuration is in force
-	OnError  func(error) // if set, is called for each update with errors, after apply
+	OnError  func(error) // if not nil, called for each update with errors, after apply
 }
 
-// Apply puts an update in force, and logs each of its problems and, with these details, what is in force then. It returns
-// the errors: that of apply first, then the problems that are no warnings.
+// Apply applies an update, and logs each of its problems and, with details as attributes, the result. It returns the
+// errors: that of apply first, then the problems that are no warnings.
 func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slog.Logger, details ...any) (errs []error) {
 	if u.Err != nil {
 		errs = append(errs, u.Err)
@@ -63,7 +63,7 @@ func (l *Loader) Apply(u Update, apply func(*descriptors.Config) error, log *slo
 	return errs
 }
 
-// consequences returns what an update with errors means for requests, as one line for a log; "" if it means nothing.
+// consequences returns the effect of an update's errors on requests, as one line for a log; "" if there is none.
 func (u *Update) consequences() string {
 	var parts []string
 	add := func(what string, names []string) {
@@ -71,8 +71,8 @@ func (u *Update) consequences() string {
 			parts = append(parts, what+": "+descriptors.Abbreviate(names...))
 		}
 	}
-	add("keep their last good form", u.Kept)
-	add("never had a good form, so that requests cannot be decided", u.LastGood.broken)
-	add("unknown, and let pass unless another file has it, is that of", u.Unknown)
+	add("keep their last valid version", u.Restored)
+	add("never had a valid version, so that requests cannot be decided", u.LastGood.broken)
+	add("have an unknown domain, whose requests are admitted unless another file has it", u.Unknown)
 	return strings.Join(parts, "; ")
 }

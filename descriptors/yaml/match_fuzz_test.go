@@ -213,7 +213,7 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		level, known := domains[domain]
 		d := choose.descriptor(level)
 		m := c.Match(domain, d)
-		if got := m.Found != descriptors.UnknownDomain; got != known {
+		if got := m.Kind != descriptors.UnknownDomain; got != known {
 			t.Fatalf("whether domain %s is known is %v, want %v", domain, got, known)
 		}
 		if x := c.Explain(domain, d); x.Match != m || x.Reason == "" {
@@ -221,13 +221,13 @@ func checkMatch(t *testing.T, data []byte) (found int) {
 		}
 		steps := matchByDefinition(level, d)
 		if len(d) == 0 || len(steps) < len(d) || steps[len(d)-1].limit == "" {
-			if m.Rule != nil || m.Found == descriptors.RuleFound {
+			if m.Rule != nil || m.Kind == descriptors.RuleMatches {
 				t.Fatalf("%q: got %+v, want no rule in\n%s", d, m, files)
 			}
 			continue
 		}
 		found++
-		if m.Found != descriptors.RuleFound || m.Rule.Message != steps[len(d)-1].message || m.Rule.Domain != domain {
+		if m.Kind != descriptors.RuleMatches || m.Rule.Message != steps[len(d)-1].message || m.Rule.Domain != domain {
 			t.Fatalf("%q: got %+v, want the rule with %q in\n%s", d, m, steps[len(d)-1].message, files)
 		}
 		checkCounted(t, m, o.Keys.Prefix, domain, d, steps)

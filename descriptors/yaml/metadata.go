@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// metadata reads what a rule tells Envoy about the requests that it lets pass, nil if that is nothing.
+// metadata parses a rule's metadata, which Envoy gets with each request that passes; nil for none.
 func (p *parser) metadata(m mapping) map[string]any {
 	switch n := m.get("metadata"); {
 	case n == nil || isNull(n):
@@ -21,7 +21,7 @@ func (p *parser) metadata(m mapping) map[string]any {
 	return nil
 }
 
-// anyMapping reads a mapping whose keys are anything that is text. The last of a name holds, even if << gives it.
+// anyMapping parses a mapping with any texts as keys. The last value of a key wins, even if it comes from a merge.
 func (p *parser) anyMapping(n *yaml.Node, depth int) map[string]any {
 	all, own := make(map[string]any), make(map[string]bool)
 	for key, value := range Pairs(n) {
@@ -45,7 +45,7 @@ func (p *parser) anyMapping(n *yaml.Node, depth int) map[string]any {
 	return all
 }
 
-// anyValue reads any value, as JSON has them: nil, bool, float64, string, []any or map[string]any.
+// anyValue parses a JSON value: nil, bool, float64, string, []any or map[string]any.
 func (p *parser) anyValue(n *yaml.Node, depth int) any {
 	if depth > maxDepth {
 		p.errorf(n, "metadata nests deeper than %d levels", maxDepth)

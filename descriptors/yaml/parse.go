@@ -1,7 +1,7 @@
-// Package yaml reads and judges descriptor files.
+// Package yaml parses and checks descriptor files.
 //
-// A [LastGood] is updated as files change, and lets a file that is wrong break no more than its domain. FORMAT.md,
-// beside package descriptors, says what files may hold.
+// [LastGood.Update] parses files after each change; an error in a file affects only its domain. FORMAT.md, beside
+// package descriptors, describes the files.
 package yaml
 
 import (
@@ -19,64 +19,64 @@ import (
 type File struct {
 	Name string // for messages
 	Data []byte
-	Part *Part // where it stands, if it is a part of another file: messages name that place
+	Part *Part // set if it is a part of another file, to which messages then refer
 }
 
-// Options are settings for all files. The zero value is weir's own default.
+// Options are settings for all files. The zero value is the default.
 type Options struct {
-	Algorithm descriptors.Algorithm // of limits that name none; 0 is SlidingWindow
-	Keys      descriptors.Keys      // of its counters
-	// Lenient accepts with a warning what envoyproxy/ratelimit accepts and weir otherwise refuses: names that do not fit
-	// into a header, and a rate_limit without effect, as it is empty, repeated or misplaced.
+	Algorithm descriptors.Algorithm // for limits without an algorithm; 0: SlidingWindow
+	Keys      descriptors.Keys      // for the keys of counters
+	// Lenient makes warnings of errors that envoyproxy/ratelimit does not have: names that do not fit into a header, and a
+	// rate_limit without effect, as it is empty, repeated or misplaced.
 	Lenient bool
-	NoLogs  string // why no limit can be a sliding_log, "" if one can
-	Merge   bool   // files of one domain are as one file, in the order of their names; else an error
-	NoLines bool   // nobody sees the files' lines: a place in a file is told by the file's name alone
+	NoLogs  string // the error for a limit with algorithm sliding_log, "" if it is allowed
+	Merge   bool   // merge the files of a domain, in the order of their names; else several are an error
+	NoLines bool   // messages name no lines, as nobody sees the files
 }
 
-// Part tells where in another file a file stands, as an entry does in the manifest of a ConfigMap.
+// Part is the position of a file in another one, such as that of an entry in the manifest of a ConfigMap.
 type Part struct {
-	File string             // the name of the whole
-	Name string             // of the part in it, for messages
-	Line func(line int) int // returns the line of the whole, from 1, for a line of the part; for 0 that of its beginning
+	File string             // name of the whole file
+	Name string             // name of the part, for messages
+	Line func(line int) int // converts a line of the part, from 1, to a line of the whole file; 0 to the beginning of the part
 }
 
 const (
-	// maxDepth is how deep descriptors may nest. It also ends YAML aliases that contain themselves.
+	// maxDepth bounds how deep descriptors may nest. It also stops YAML aliases that contain themselves.
 	maxDepth = 100
-	// maxExpanded bounds what files hold once their YAML aliases are followed, roughly in bytes.
+	// maxExpanded bounds the size of all files with their YAML aliases resolved, roughly in bytes.
 	maxExpanded = 64 << 20
 	nodeCost    = 32
-	// maxProblems is how many errors, and how many warnings, are told at most.
+	// maxProblems bounds the reported errors, and the reported warnings.
 	maxProblems = 1000
-	// maxLimits is how many limits one rule may have: each is checked on every request.
+	// maxLimits bounds the limits of a rule, each of which is checked on every request.
 	maxLimits = 16
-	// maxTried is how many patterns of a level one value may be compared with, without a warning.
+	// maxTried is how many patterns of a level one value may be compared with before there is a warning.
 	maxTried = 300
 )
 
-// parsedFile is a file that was read, and what became of it.
+// parsedFile is a file and the result of parsing it.
 type parsedFile struct {
 	File
-	domain   string // "" if that is not known
-	bad      bool   // it has errors
-	expanded int    // its part of what was read, in the measure of maxExpanded
+	domain   string // "" if unknown
+	bad      bool   // the file has errors
+	expanded int    // size as for maxExpanded
 }
 
-// parser holds what has been read so far, and where it stands.
+// parser has the results of the files parsed so far, and the present position.
 type parser struct {
 	options  Options
 	domains  map[string]*descriptors.Domain
-	expanded int // what has been read, aliases followed, in the measure of maxExpanded
+	expanded int // size of the files parsed so far, as for maxExpanded
 
 	parsed       []parsedFile
-	file         *parsedFile // that is being read
-	path         string      // of the descriptor there; "" outside one
+	file         *parsedFile // the present file
+	path         string      // path of the present descriptor; "" outside one
 	replacements []replacement
-	names        map[[2]string]bool // of limits: their domain and name
+	names        map[[2]string]bool // by domain and name: a limit has this name
 
 	problems         Problems
-	errors, warnings int // all of them, told or not
+	errors, warnings int // numbers of all, including those that are not reported
 }
 
 func newParser(o Options) *parser {
@@ -89,7 +89,7 @@ func (p *parser) parseFile(f File) {
 	errors, expanded := p.errors, p.expanded
 	p.parseData(f.Data)
 	if p.expanded > maxExpanded {
-		p.expanded = expanded // the next file need not pay for this one
+		p.expanded = expanded // an error of this file only
 	}
 	p.file.bad, p.file.expanded = p.errors > errors, p.expanded-expanded
 	p.parsed = append(p.parsed, *p.file)
@@ -122,7 +122,7 @@ func (p *parser) parseData(data []byte) {
 	name := p.required(m, "domain", "no domain: begin the file with domain: and its name")
 	p.file.domain = name
 	p.checkCharacters(m, "domain")
-	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as those of /etc/shadow
+	if len(m.fields) > 0 { // else it is no descriptor file, and its keys may be secrets, as in /etc/shadow
 		p.checkKeys(&m)
 	}
 	domain := &descriptors.Domain{Name: name, Where: p.where(m.node)}
@@ -135,21 +135,21 @@ func (p *parser) parseData(data []byte) {
 	case name != "":
 		p.domains[name] = domain
 	}
-	domain.Refunds = p.boolean(m, "refund_on_deny") || domain.Refunds // one of the files of a domain is enough
+	domain.Refunds = p.boolean(m, "refund_on_deny") || domain.Refunds // it is enough to set it in one file of a domain
 	p.descriptors(m, level{domain: domain, node: &domain.Root})
 }
 
-// level is where a list of descriptors stands, and what those above it say of their entries.
+// level is the position of a list of descriptors, and the settings of the descriptors above it.
 type level struct {
 	domain   *descriptors.Domain
-	node     *descriptors.Node // that the list is below
-	path     string            // of that node
-	depth    int               // how many entries are above
-	values   []int             // those whose values the history keeps apart
-	patterns []string          // what their values share, as in a rule
+	node     *descriptors.Node // the node above the list
+	path     string            // path of that node
+	depth    int               // number of entries above
+	values   []int             // Rule.Values of the entries above
+	patterns []string          // Rule.Patterns of the entries above
 }
 
-// descriptors reads the list of that name, which may be empty, and returns how many items it has.
+// descriptors parses the list descriptors, if any, and returns the number of its items.
 func (p *parser) descriptors(m mapping, in level) int {
 	list := m.get("descriptors")
 	if list == nil || isNull(list) {
@@ -180,7 +180,7 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	key := p.required(m, "key", "a descriptor needs a key: it is missing or empty")
 	value := p.text(m, "value")
 	if key == "" {
-		in.node, key = &descriptors.Node{}, "?" // what else is wrong is still told
+		in.node, key = &descriptors.Node{}, "?" // go on, to report further errors
 	}
 	path := descriptors.PathSegment(key, value)
 	if in.path != "" {
@@ -219,7 +219,7 @@ func (p *parser) descriptor(n *yaml.Node, in level) {
 	}
 }
 
-// warnOfValue warns of a value that is there, but lets any value match.
+// warnOfValue warns if a value is present, but is empty or null and so matches any value.
 func (p *parser) warnOfValue(m mapping) {
 	switch v := m.get("value"); {
 	case v == nil || v.Kind != yaml.ScalarNode:
@@ -232,15 +232,15 @@ func (p *parser) warnOfValue(m mapping) {
 }
 
 func (p *parser) where(n *yaml.Node) string {
-	name, _, line := p.place(n.Line)
+	name, _, line := p.position(n.Line)
 	if p.options.NoLines {
 		return name
 	}
 	return name + ":" + strconv.Itoa(line)
 }
 
-// place returns where a line of the file that is being read stands, as people are told.
-func (p *parser) place(line int) (file, part string, inFile int) {
+// position converts a line of the present file to the position that messages name.
+func (p *parser) position(line int) (file, part string, inFile int) {
 	if part := p.file.Part; part != nil {
 		return part.File, part.Name, part.Line(line)
 	}
@@ -260,7 +260,7 @@ func (p *parser) warnf(at *yaml.Node, format string, args ...any) {
 }
 
 func (p *parser) add(at *yaml.Node, text string, warning bool) {
-	file, part, line := p.place(at.Line)
+	file, part, line := p.position(at.Line)
 	if p.options.NoLines {
 		line = 0
 	}

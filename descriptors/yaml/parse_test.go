@@ -94,8 +94,8 @@ descriptors:
 	if c.DomainCount() != 1 {
 		t.Errorf("got %d domains, want 1", c.DomainCount())
 	}
-	if m := c.Match("shop", spelt("user=monitor")); m.Found != descriptors.NoRule {
-		t.Errorf("a descriptor without a limit lets through what it matches; got %v", m.Found)
+	if m := c.Match("shop", spelt("user=monitor")); m.Kind != descriptors.NoRule {
+		t.Errorf("a descriptor without a limit lets through what it matches; got %v", m.Kind)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestScalarsAreReadAsWritten(t *testing.T) {
 	for _, text := range []string{"404", "true", "010", "1_000", "007", "0x1F", "yes", "2026-01-31", "on", "=", "'1.5'"} {
 		c := parse(t, "\ufeffdomain: 7\ndescriptors: [{key: "+text+", value: "+text+", rate_limit: {unlimited: on}}]")
 		text = strings.Trim(text, "'")
-		if m := c.Match("7", descriptors.Descriptor{{Key: text, Value: text}}); m.Found != descriptors.RuleFound {
+		if m := c.Match("7", descriptors.Descriptor{{Key: text, Value: text}}); m.Kind != descriptors.RuleMatches {
 			t.Errorf("key and value %s are not found under that text", text)
 		}
 	}
@@ -192,7 +192,7 @@ func TestSurrogatePairIsOneCharacter(t *testing.T) {
 		`"v", "metadata": {"smile": "\ud83d\ude00"}`: "v",
 	} {
 		c := parse(t, `{"domain": "d", "descriptors": [{"key": "k", "rate_limit": {"unit": "day", "requests_per_unit": 5}, "value": `+text+"}]}")
-		if m := c.Match("d", descriptors.Descriptor{{Key: "k", Value: want}}); m.Found != descriptors.RuleFound {
+		if m := c.Match("d", descriptors.Descriptor{{Key: "k", Value: want}}); m.Kind != descriptors.RuleMatches {
 			t.Errorf("%s is not read as %q", text, want)
 		}
 	}

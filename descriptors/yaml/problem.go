@@ -9,18 +9,18 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Problem is one thing that is wrong in a file. Its text is short and printable, whatever the file holds.
+// Problem is an error or a warning about a file. Its text is short and printable, whatever the content of the file.
 type Problem struct {
 	File    string
-	Part    string // of a file that holds several; "" if it is the file itself
-	Line    int    // from 1; 0 if no line is known
+	Part    string // name of the part, if File has several descriptor files, else ""
+	Line    int    // from 1; 0 if unknown
 	Domain  string // "" outside a domain
-	Path    string // of the descriptor, as rules have it; "" outside one
-	Text    string // the fault and its remedy
-	Warning bool   // the file can be used, but does hardly what its author meant
+	Path    string // path of the descriptor, as in Rule.Path; "" outside a descriptor
+	Text    string // the problem and its remedy
+	Warning bool   // the file can be used, but probably does not do what its author meant
 }
 
-// Error returns the problem as people are shown it: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
+// Error returns the problem for people: shop.yaml:12: domain shop, user/path=/pay: unit is missing.
 func (p Problem) Error() string {
 	where := p.File
 	if where != "" && p.Line > 0 {
@@ -37,7 +37,7 @@ func (p Problem) Error() string {
 	return strings.Join(append(parts, p.Text), ": ")
 }
 
-// Problems are what [LastGood.Update] found, by file and line: up to 1,000 errors and 1,000 warnings.
+// Problems are the problems of a set of files, by file and line: up to 1,000 errors and 1,000 warnings.
 type Problems []Problem
 
 // Err joins all problems that are not warnings, one a line. It is nil if there is none.

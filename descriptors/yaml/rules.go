@@ -11,7 +11,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// rule reads what a descriptor says about the requests that end on it. It returns nil if the descriptor has no limit.
+// rule parses the rule of a descriptor. It returns nil if the descriptor has no limit.
 func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	r := &descriptors.Rule{
 		Path:      p.path,
@@ -62,7 +62,8 @@ func (p *parser) rule(m mapping, at level, where string) *descriptors.Rule {
 	return r
 }
 
-// limitField returns a field that holds limits, nil if it is missing or, with a warning, an empty mapping or list.
+// limitField returns a field with limits, nil if it is missing. It also returns nil, and warns, if it is an empty
+// mapping or list.
 func (p *parser) limitField(m mapping, name string) *yaml.Node {
 	n := m.get(name)
 	if n == nil || n.Kind == yaml.ScalarNode || len(n.Content) > 0 {
@@ -72,7 +73,8 @@ func (p *parser) limitField(m mapping, name string) *yaml.Node {
 	return nil
 }
 
-// warnOfLimits warns of limits that cannot have envoyproxy/ratelimit's keys where others do, and of logs without a bound.
+// warnOfLimits warns of limits that cannot have envoyproxy/ratelimit's keys though these are configured, of logs
+// without a bound, and of limits that cannot be leased.
 func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
 	if p.options.Keys.Format == descriptors.KeysOfRatelimit && len(r.Limits) > 0 && !r.FitsRatelimit() {
 		p.warnf(m.node, "envoyproxy/ratelimit cannot count this: its counters have weir's own keys, for which Redis needs "+
@@ -92,12 +94,12 @@ func (p *parser) warnOfLimits(m mapping, r *descriptors.Rule) {
 	}
 }
 
-// minLeased is the smallest limit of which hits are leased: a tenth of it is the smallest lease, see LEASES.md.
+// minLeased is the smallest limit whose hits are leased. A tenth of it is the smallest lease; see LEASES.md.
 const minLeased = 80
 
 func isLog(l descriptors.Limit) bool { return l.Algorithm == descriptors.SlidingLog }
 
-// warnIneffective warns of the keys that only a limit gives a meaning. A flag that is off means nothing anyway.
+// warnIneffective warns of keys that have no effect without a limit, unless they are flags that are off.
 func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, detailed bool) {
 	off := map[string]bool{"shadow_mode": !r.Shadow, "quota_mode": !r.Quota, "detailed_metric": !detailed, "lease": !r.Leases(false)}
 	for _, name := range []string{"charge", "on_backend_failure", "lease", "message", "shadow_mode", "quota_mode", "metadata",
@@ -108,7 +110,7 @@ func (p *parser) warnIneffective(m mapping, r *descriptors.Rule, where string, d
 	}
 }
 
-// values adds an entry to those above it whose values the history keeps apart, if its descriptor asks for that.
+// values returns Rule.Values of a descriptor: those above it and, with value_to_metric, its own entry.
 func (p *parser) values(m mapping, above level) []int {
 	if !p.boolean(m, "value_to_metric") {
 		return above.values
@@ -120,7 +122,7 @@ func (p *parser) values(m mapping, above level) []int {
 	return append(slices.Clip(above.values), above.depth)
 }
 
-// patterns adds to what stands above an entry the pattern that its values share, if its descriptor asks for that.
+// patterns returns Rule.Patterns of a descriptor: the patterns above it and, with share_threshold, that of its entry.
 func (p *parser) patterns(m mapping, above level, key, value string) []string {
 	if !p.boolean(m, "share_threshold") {
 		return above.patterns
@@ -136,7 +138,7 @@ func (p *parser) patterns(m mapping, above level, key, value string) []string {
 	return all
 }
 
-// rateLimit reads the rate_limit of r, and reports whether it is unlimited.
+// rateLimit parses the rate_limit of r, and reports whether it is unlimited.
 func (p *parser) rateLimit(n *yaml.Node, r *descriptors.Rule) bool {
 	m, ok := p.mapping(n, inRateLimit)
 	if !ok {
@@ -197,7 +199,7 @@ func (p *parser) limits(n *yaml.Node, r *descriptors.Rule) {
 	}
 }
 
-// checkCombination complains of a limit that cannot be in one rule with those before it.
+// checkCombination adds an error if a limit cannot be in one rule with those before it.
 func (p *parser) checkCombination(n *yaml.Node, all []descriptors.Limit, l descriptors.Limit) {
 	if i := slices.IndexFunc(all, func(o descriptors.Limit) bool { return o.SameState(&l) }); i >= 0 {
 		p.errorf(n, "%s and %s would share one count (same window, precision and algorithm): keep one", all[i], l)
@@ -208,10 +210,10 @@ func (p *parser) checkCombination(n *yaml.Node, all []descriptors.Limit, l descr
 	}
 }
 
-// limit reads what rate_limit and an item of rate_limits have in common.
+// limit parses the keys that rate_limit and an item of rate_limits have in common.
 func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 	before := p.errors
-	if n := m.get("requests_per_unit"); (n == nil || isNull(n)) && !p.options.NoLines { // else no person has left it out
+	if n := m.get("requests_per_unit"); (n == nil || isNull(n)) && !p.options.NoLines { // without lines, no person wrote it
 		p.warnf(m.node, "requests_per_unit is missing: 0 blocks every request")
 	}
 	if m.get("unit") == nil {
@@ -254,7 +256,7 @@ func (p *parser) limit(m mapping) (descriptors.Limit, bool) {
 	return l, true
 }
 
-// limitName returns a name as answers have it, "" if that is an error, and complains if it is not what m gives.
+// limitName returns a name escaped for answers. If that changes the name, it warns, or adds an error and returns "".
 func (p *parser) limitName(m mapping, given string) string {
 	const remedy = "use printable ASCII without \" and \\, as Envoy writes it into a header"
 	name := descriptors.HeaderName(given)
@@ -269,20 +271,21 @@ func (p *parser) limitName(m mapping, given string) string {
 	return name
 }
 
-// warnOfDefault warns of a key that the default algorithm ignores. With another default the file is right: no error.
+// warnOfDefault warns of a key that the default algorithm ignores. It is no error, as with another default the file
+// would be right.
 func (p *parser) warnOfDefault(m mapping, key string, algorithm descriptors.Algorithm) {
 	p.warnf(m.at(key), "%s has no effect: the limit counts by %s, the value of ALGORITHM. Give it algorithm: %s, or "+
 		"leave %s out", key, p.options.Algorithm, algorithm, key)
 }
 
-// replacement is a name in a replaces list, and its place in a file.
+// replacement is a name in a list replaces, and its position.
 type replacement struct {
 	file       *parsedFile
 	path, name string
 	line       int
 }
 
-// replaces reads the names of the limits that a rate_limit of this name replaces.
+// replaces parses the names of the limits that a rate_limit named own replaces.
 func (p *parser) replaces(m mapping, own string) (names []string) {
 	n := m.get("replaces")
 	if n == nil || isNull(n) {
@@ -307,7 +310,7 @@ func (p *parser) replaces(m mapping, own string) (names []string) {
 	return names
 }
 
-// warnOfNothingReplaced warns, once all files are read, of each replaced name that no limit of its domain has.
+// warnOfNothingReplaced warns, after all files are parsed, of each replaced name that no limit of its domain has.
 func (p *parser) warnOfNothingReplaced() {
 	for _, r := range p.replacements {
 		p.file, p.path = r.file, r.path

@@ -15,8 +15,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Documents returns the roots of a file's YAML documents, without those that are empty, such as the end of a template.
-// Where the file is not valid, it returns those before, and the line (0 if it is not known) and the reason.
+// Documents returns the roots of a file's YAML documents, without empty ones. If the file is not valid, it returns the
+// documents before the error, the error and its line (0 if unknown).
 func Documents(data []byte) (roots []*yaml.Node, line int, err error) {
 	if countNodes(data) > maxNodes {
 		return nil, 0, errTooManyNodes
@@ -61,7 +61,8 @@ func documents(data []byte) (roots []*yaml.Node, line int, err error) {
 
 var errTooManyNodes = fmt.Errorf("more than %d lines, commas, brackets and list items: split it", maxNodes)
 
-// countNodes counts what begins a YAML node, or up to three: an upper bound that is cheap to know before reading.
+// countNodes counts the signs that begin YAML nodes, of which a sign begins up to three. It is cheap, so it runs before
+// parsing.
 func countNodes(data []byte) int {
 	n := 0
 	for _, sign := range []string{"\n", "\r", ",", "[", "{", "- ", "-\t", "? ", "?\t"} {
@@ -70,7 +71,7 @@ func countNodes(data []byte) int {
 	return n
 }
 
-// syntaxError returns the line of an error of the YAML library, and the error without it.
+// syntaxError splits an error of the YAML library into its line and the error without the line.
 func syntaxError(err error) (line int, without error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	begin, rest, _ := strings.Cut(text, ": ")
@@ -80,7 +81,7 @@ func syntaxError(err error) (line int, without error) {
 	return line, errors.New("not valid YAML: " + descriptors.Abbreviate(text))
 }
 
-// ManifestKind returns the kind of a Kubernetes manifest; "" for anything else, such as a descriptor file.
+// ManifestKind returns the kind of a Kubernetes manifest, or "" if root is none.
 func ManifestKind(root *yaml.Node) string {
 	if root.Kind != yaml.MappingNode {
 		return ""
@@ -97,5 +98,5 @@ func ManifestKind(root *yaml.Node) string {
 	return texts["kind"]
 }
 
-// NamesDomain reports whether data seem to be a descriptor file, right or wrong: they name a domain at the top.
+// NamesDomain reports whether data look like a descriptor file, valid or not: they have a domain at the top level.
 func NamesDomain(data []byte) bool { return domainLine(data) != "" }

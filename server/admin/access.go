@@ -114,8 +114,8 @@ func (a *Access) mayRead(r *http.Request) error {
 	return refuse(http.StatusForbidden, readsNeedToken)
 }
 
-// knowsHost reports whether the port answers to the Host of a request. DNS rebinding brings a foreign one.
-func (a *Access) knowsHost(r *http.Request) bool {
+// allowsHost reports whether the port serves the Host of a request. Requests by DNS rebinding have a foreign one.
+func (a *Access) allowsHost(r *http.Request) bool {
 	host := strings.Trim(hostOf(r.Host), "[]")
 	if isLoopback(host) || slices.ContainsFunc(a.Hosts, func(h string) bool { return h == "*" || strings.EqualFold(h, host) }) {
 		return true

@@ -29,7 +29,7 @@ func personalPort(t *testing.T, g *Access) http.Handler {
 	k.add(t, hit{history.ID{Domain: "shop", Path: "user", Value: "ann"}, k.now.Unix(), 7})
 	recorder := denials.New()
 	rule := config.Match("shop", descriptors.Descriptor{{Key: "user", Value: "ann"}}).Rule
-	recorder.Table(config).Record(config.Place("shop", rule), false, &denials.Denial{At: time.Now(), Limit: rule.Limits[0], Hits: 1},
+	recorder.Table(config).Record(config.RuleIndex("shop", rule), false, &denials.Denial{At: time.Now(), Limit: rule.Limits[0], Hits: 1},
 		descriptors.Descriptor{{Key: "user", Value: "ann"}})
 	p := newPort(t, g)
 	p.hit(t, "user", 3)

@@ -23,7 +23,8 @@ import (
 	"github.com/weirproxy/weir/server/rlqs"
 )
 
-// Parts are what the port serves. Endpoints of nil parts are not served, unless the field says otherwise.
+// Parts are the parts of weir that the port serves. Endpoints of nil parts are not served, unless the field says
+// otherwise.
 type Parts struct {
 	Ready   func() error  // why the process should get no traffic, nil if it should
 	Warning func() string // lines about problems of a process that is ready; may be nil
@@ -67,13 +68,13 @@ func Handler(p Parts) http.Handler {
 	if p.Counters != nil {
 		p.Counters.register(mux, &p)
 	} else {
-		mux.HandleFunc("/api/v1/counters", limitsNothing)
-		mux.HandleFunc("/api/v1/counters/", limitsNothing)
+		mux.HandleFunc("/api/v1/counters", noLimiter)
+		mux.HandleFunc("/api/v1/counters/", noLimiter)
 	}
 	if p.Denials != nil {
 		handle("GET /api/v1/denials", p.Denials.handler(p.Access))
 	} else {
-		mux.HandleFunc("/api/v1/denials", limitsNothing)
+		mux.HandleFunc("/api/v1/denials", noLimiter)
 	}
 	handle("GET /api/v1/quota", quotaHandler(p.Quotas, p.Access))
 	historyMux := http.NewServeMux()
@@ -92,14 +93,14 @@ func Handler(p Parts) http.Handler {
 	return refuseUnknownHosts(&p, mux)
 }
 
-// limitsNothing answers where there is nothing that a limiter has.
-func limitsNothing(w http.ResponseWriter, _ *http.Request) {
+// noLimiter answers for endpoints of a limiter in a process without one.
+func noLimiter(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "weir history serve has no denials or counters: ask a weir serve.", http.StatusNotFound)
 }
 
-// refuseUnknownHosts refuses requests for a host that Access does not know, except those of probes and scrapers.
-// With LikeRatelimit it also lets envoyproxy/ratelimit's endpoints pass, and answers any other path with the list of
-// endpoints, as probes of /healthcheck expect it.
+// refuseUnknownHosts refuses requests for a host that Access does not allow, except those of probes and scrapers. With
+// LikeRatelimit it also allows envoyproxy/ratelimit's endpoints, and answers any other path with the list of endpoints,
+// as probes of /healthcheck expect it.
 func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 	open := []string{"/livez", "/readyz", "/metrics"}
 	if p.LikeRatelimit {
@@ -110,7 +111,7 @@ func refuseUnknownHosts(p *Parts, mux *http.ServeMux) http.Handler {
 			page.Help(w, r)
 			return
 		}
-		if !slices.Contains(open, r.URL.Path) && !p.Access.knowsHost(r) {
+		if !slices.Contains(open, r.URL.Path) && !p.Access.allowsHost(r) {
 			http.Error(w, fmt.Sprintf(unknownHost, hostOf(r.Host)), http.StatusMisdirectedRequest)
 			return
 		}

@@ -34,7 +34,7 @@ type DenialsAnswer struct {
 
 // RecentAnswer takes the place of Denials if a descriptor or a time was requested.
 type RecentAnswer struct {
-	From      float64        `json:"from"` // Unix seconds; 0 for all that are kept
+	From      float64        `json:"from"` // Unix seconds; 0 for all stored ones
 	To        float64        `json:"to"`
 	KeptSince float64        `json:"kept_since"` // earlier denials may be missing
 	Recent    []DenialAnswer `json:"recent"`
@@ -118,7 +118,7 @@ func filterOf(parameters historyapi.Parameters, now time.Time) (f denials.Filter
 			return f, 0, err
 		}
 		if from == "" {
-			asked.From = 0 // all that is kept
+			asked.From = 0 // all recorded denials
 		}
 		f.From, f.To = time.Unix(asked.From, 0), time.Unix(asked.To, 0)
 	}

@@ -27,7 +27,7 @@ func denialsPort(t *testing.T) http.Handler {
 	table := recorder.Table(config)
 	note := func(before, retry time.Duration, hits uint64, shadow bool, d descriptors.Descriptor) {
 		rule := config.Match("shop", d).Rule
-		table.Record(config.Place("shop", rule), shadow, &denials.Denial{At: noon.Add(-before), Limit: rule.Limits[0], Hits: hits, Count: 10, RetryIn: retry}, d)
+		table.Record(config.RuleIndex("shop", rule), shadow, &denials.Denial{At: noon.Add(-before), Limit: rule.Limits[0], Hits: hits, Count: 10, RetryIn: retry}, d)
 	}
 	pay := descriptors.Descriptor{{Key: "user", Value: "ann"}, {Key: "path", Value: "/pay"}}
 	note(30*time.Second, time.Minute, 1, false, pay)

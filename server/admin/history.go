@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	answerTimeout = 5 * time.Minute  // to answer a question about the history
-	readTimeout   = 30 * time.Second // for the client to read its answer, which is held meanwhile
+	answerTimeout = 5 * time.Minute  // of a query of the history
+	readTimeout   = 30 * time.Second // for the client to read its answer, which stays in memory meanwhile
 	queueTimeout  = 10 * time.Second // for the semaphore
-	// maxHistoryAnswers is how many answers may be made or read concurrently, so that they never use up the limiter's memory.
+	// maxHistoryAnswers is how many answers may be made or read concurrently, so that they never use up the limiter's
+	// memory.
 	maxHistoryAnswers = 2
 )
 
@@ -38,7 +39,7 @@ func registerHistory(mux *http.ServeMux, p *Parts) {
 	mux.HandleFunc("GET /api/v1/history/export", exportHandler(p))
 }
 
-// historyHandler answers one kind of question about the history.
+// historyHandler answers one kind of query of the history.
 func historyHandler[A any](p *Parts, answer func(context.Context, historyapi.Parameters) (A, error)) http.Handler {
 	return serveJSON(historyError, func(w http.ResponseWriter, r *http.Request) (any, error) {
 		parameters, err := parametersOf(r)

@@ -34,7 +34,7 @@ func keptBy(t testing.TB, now time.Time, open func(filehistory.Config) (*filehis
 	t.Helper()
 	k := &kept{now: now}
 	clock := func() time.Time { return k.now }
-	store, err := open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: clock})
+	store, err := open(filehistory.Config{Dir: dir, Retention: history.DefaultRetention(), Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,8 @@ func TestTooFineStepIsWidenedOrRefused(t *testing.T) {
 	}
 }
 
-// One hit an hour, and hours are all that is stored: each way of asking gives the hits of as many hours as the days have.
+// One hit an hour, and hours are all that is stored: each way of asking gives the hits of as many hours as the days
+// have.
 func TestHalfHourZonesHaveExactDays(t *testing.T) {
 	k := newKept(t, noon)
 	for at := noon.Unix() - 30*86400; at < noon.Unix()-10*86400; at += 3600 {

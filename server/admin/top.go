@@ -73,7 +73,7 @@ func (c *Counters) topHandler(p *Parts) http.HandlerFunc {
 		case p.History == nil:
 			return nil, p.errNoHistory()
 		case !semaphore.Acquire(r.Context(), queueTimeout):
-			return nil, refuse(http.StatusServiceUnavailable, "Another question about the history is being answered.")
+			return nil, refuse(http.StatusServiceUnavailable, "Another query of the history is running.")
 		}
 		defer semaphore.Release()
 		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
@@ -132,7 +132,7 @@ func pathOf(config *descriptors.Config, domain, asked string) (path string, err 
 // ruleAt returns the rule with a path, in a domain or, if that is "", in any; nil if the path is "". Its error says
 // that no file configures the domain, or no rule has the path.
 func ruleAt(config *descriptors.Config, domain, path string) (*descriptors.Rule, error) {
-	found := config.Match(domain, nil).Found
+	found := config.Match(domain, nil).Kind
 	if domain != "" && (found == descriptors.UnknownDomain || found == descriptors.BrokenDomain) {
 		return nil, refuse(http.StatusNotFound, "%s", config.Explain(domain, nil).Reason)
 	}

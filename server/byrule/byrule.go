@@ -60,10 +60,10 @@ func (r *Registry[T]) Table(c *descriptors.Config) *Table[T] {
 	t := &Table[T]{make([]*Entry[T], 1+len(names)+len(c.Rules()))}
 	t.entries[0] = r.entry(Name{descriptors.UnknownDomainName, descriptors.UnmatchedPath}, nil)
 	for _, name := range names {
-		t.entries[c.Place(name, nil)] = r.entry(Name{name, descriptors.UnmatchedPath}, nil)
+		t.entries[c.RuleIndex(name, nil)] = r.entry(Name{name, descriptors.UnmatchedPath}, nil)
 	}
 	for _, rule := range c.Rules() {
-		t.entries[c.Place(rule.Domain, rule)] = r.entry(Name{rule.Domain, rule.Path}, rule)
+		t.entries[c.RuleIndex(rule.Domain, rule)] = r.entry(Name{rule.Domain, rule.Path}, rule)
 	}
 	return t
 }
@@ -82,8 +82,8 @@ func (r *Registry[T]) entry(name Name, rule *descriptors.Rule) *Entry[T] {
 	return e
 }
 
-// At returns the value at a place. It neither blocks nor allocates.
-func (t *Table[T]) At(place int) *T { return &t.entries[place].Value }
+// At returns the value of an index that Config.RuleIndex returns. It neither blocks nor allocates.
+func (t *Table[T]) At(index int) *T { return &t.entries[index].Value }
 
 // All returns the entries of the latest table, and those of removed rules that Sweep has not deleted, in no particular order.
 func (r *Registry[T]) All() []*Entry[T] {

@@ -52,7 +52,7 @@ func (w *world) apply(t testing.TB, text string) {
 
 // use adds one to the value of the rule that matches key=x in the domain shop.
 func (w *world) use(key string) *atomic.Int64 {
-	e := w.table.At(w.config.Place("shop", w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule))
+	e := w.table.At(w.config.RuleIndex("shop", w.config.Match("shop", descriptors.Descriptor{{Key: key, Value: "x"}}).Rule))
 	e.Add(1)
 	return e
 }
@@ -82,15 +82,15 @@ func TestEntryFollowsItsRuleAcrossReloads(t *testing.T) {
 	w.use("user")
 	w.expect(t, "__unknown__ __unmatched__=0, shop __unmatched__=1, shop path=0, shop tenant=0, shop user=2", "a rule goes on where it was")
 	for i := range 1000 {
-		if at := w.config.Place(fmt.Sprint("made-up-", i), nil); at != 0 {
-			t.Fatalf("an unknown domain has the place %d; want 0, that of all of them", at)
+		if at := w.config.RuleIndex(fmt.Sprint("made-up-", i), nil); at != 0 {
+			t.Fatalf("an unknown domain has the index %d; want 0, that of all of them", at)
 		}
 	}
 	if n := len(w.All()); n != 5 {
 		t.Errorf("%d entries are kept, want no more: requests choose the names of unknown domains", n)
 	}
 	user := w.config.Match("shop", descriptors.Descriptor{{Key: "user"}}).Rule
-	if n := testing.AllocsPerRun(100, func() { w.table.At(w.config.Place("shop", user)) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.table.At(w.config.RuleIndex("shop", user)) }); n != 0 {
 		t.Errorf("an entry that is there takes %v allocations to find; the request path pays for each", n)
 	}
 }

@@ -46,7 +46,7 @@ func (w *world) apply(t testing.TB, text string) {
 func (w *world) deny(at time.Time, hits uint64, shadow bool, d descriptors.Descriptor) {
 	rule := w.config.Match("shop", d).Rule
 	denial := Denial{At: at, Hits: hits, RetryIn: time.Minute, Limit: descriptors.Limit{Algorithm: descriptors.SlidingLog, Requests: hits, Unit: descriptors.Minute, Multiplier: 1}}
-	w.table.Record(w.config.Place("shop", rule), shadow, &denial, d)
+	w.table.Record(w.config.RuleIndex("shop", rule), shadow, &denial, d)
 }
 
 func entry(key, value string) descriptors.Descriptor {
@@ -56,7 +56,7 @@ func entry(key, value string) descriptors.Descriptor {
 func TestUnknownDomainKeepsNoDenials(t *testing.T) {
 	w := newWorld(t, shop)
 	for i := range 1000 {
-		w.table.Record(w.config.Place(fmt.Sprint("made-up-", i), nil), false, &Denial{At: noon}, entry("a", "b"))
+		w.table.Record(w.config.RuleIndex(fmt.Sprint("made-up-", i), nil), false, &Denial{At: noon}, entry("a", "b"))
 	}
 	if n := len(w.recorder.List(Filter{})); n != 0 {
 		t.Errorf("%d unknown domains are kept; requests choose their names, so memory would be theirs", n)
@@ -68,7 +68,7 @@ func TestKnownRuleAllocatesNothing(t *testing.T) {
 	d := entry("user", strings.Repeat("v", 2*MaxDescriptor))
 	rule := w.config.Match("shop", d).Rule
 	denial := Denial{At: noon, Hits: 1}
-	if n := testing.AllocsPerRun(100, func() { w.table.Record(w.config.Place("shop", rule), false, &denial, d) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { w.table.Record(w.config.RuleIndex("shop", rule), false, &denial, d) }); n != 0 {
 		t.Errorf("a denial allocates %v times; the request path pays for each of them", n)
 	}
 }

@@ -64,16 +64,16 @@ type Table struct {
 // Table makes the table of a configuration that is about to be put in force.
 func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r, r.rules.Table(c)} }
 
-// Record counts a denial by the rule at a place of the table's configuration. It stores it as the rule's last and among
+// Record counts a denial by the rule with an index of the table's configuration. It stores it as the rule's last and among
 // the recent ones, unless the stored one is less than a millisecond older. It blocks only for a rule's first denial
 // and for other denials, and allocates only for denials that it stores.
-func (t *Table) Record(place int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
-	if place == 0 {
+func (t *Table) Record(index int, shadow bool, d *Denial, descriptor descriptors.Descriptor) {
+	if index == 0 {
 		return // an unknown domain, which has no limits
 	}
-	tally := &t.rules.At(place).denied
+	tally := &t.rules.At(index).denied
 	if shadow {
-		tally = &t.rules.At(place).shadow
+		tally = &t.rules.At(index).shadow
 	}
 	tally.add(d, descriptor)
 	t.recorder.recent.add(tally, d, descriptor)

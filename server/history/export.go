@@ -21,18 +21,18 @@ var (
 	errCarriageReturn = errors.New("its name holds a carriage return, which CSV cannot tell from the end of a line")
 )
 
-// Exported says what an export has written.
+// Exported is the result of an export.
 type Exported struct {
-	Series   int      `json:"series"`             // that had rows
-	Rows     int      `json:"rows"`               // or samples
+	Series   int      `json:"series"`             // series with rows
+	Rows     int      `json:"rows"`               // rows or samples
 	LeftOut  int      `json:"left_out"`           // series that cannot be read, or that the format cannot express
 	Warnings []string `json:"warnings,omitempty"` // about the series left out
 	To       int64    `json:"to"`                 // Unix seconds: the exclusive end of the range
 	Found    bool     `json:"found"`              // a series was found, with hits in the range or not
 }
 
-// Export writes the series that a question selects, one after the other. By default it begins with the first hit and
-// ends now; with OpenMetrics, 3 hours before now. It writes nothing if the question is wrong. After an error the
+// Export writes the series that a query selects, one after the other. By default it begins with the first hit and
+// ends now; with OpenMetrics, 3 hours before now. It writes nothing if the query is wrong. After an error the
 // output is incomplete, and has no end.
 func (h *History) Export(ctx context.Context, p Parameters, format transfer.Format, w io.Writer) (written Exported, err error) {
 	p = maps.Clone(p)
@@ -71,7 +71,7 @@ func (h *History) Export(ctx context.Context, p Parameters, format transfer.Form
 	if format == transfer.OpenMetrics {
 		needed.To = history.Always().To // totals need all later hits
 	}
-	for _, outcomes := range format.Passes(q.Outcomes) {
+	for _, outcomes := range format.QueryGroups(q.Outcomes) {
 		q.Outcomes = outcomes
 		found, err := q.Each(ctx, h.store, needed, write)
 		if err != nil {

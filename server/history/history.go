@@ -1,4 +1,4 @@
-// Package historyapi answers questions about the history of hits: over time, by rule, whether it is exact, and all of
+// Package historyapi answers queries about the history of hits: over time, by rule, whether it is exact, and all of
 // it as a file. The JSON API, the web page and weir history use the same parameters, those of a URL.
 package historyapi
 
@@ -32,16 +32,16 @@ type Origin struct {
 func (o *Origin) SetSource(source string) { o.Source = source }
 
 // HiddenNotice explains hashes in place of values, and how to see the values.
-const HiddenNotice = "Values are shown as hashes, as this question may not read them: it must bring the token of " +
-	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, where weir has not the first, come from weir's own host to a loopback address."
+const HiddenNotice = "Values are shown as hashes, as this request may not read them: it must have the token of " +
+	"ADMIN_READ_TOKEN_FILE or ADMIN_TOKEN_FILE or, without the first, come from weir's own host to a loopback address."
 
 // How many rows a ranking has by default, and at most.
 const DefaultRows, MaxRows = 20, 1000
 
 const maxPoints = 10_000 // buckets of a series
 
-// question is a question about the history, as [History.read] reads it from parameters.
-type question struct {
+// query is a query of the history, as [History.read] parses it.
+type query struct {
 	history.RangeQuery
 	mergeValues bool   // add up the values of a rule
 	mergeRules  bool   // add up all rules, and their values
@@ -50,8 +50,8 @@ type question struct {
 	now         int64  // Unix seconds
 }
 
-// read reads a question from parameters, which must be among these names. Its error is a [Refusal].
-func (h *History) read(p Parameters, names ...string) (*question, error) {
+// read parses parameters, whose names must be among these. Its error is a [Refusal].
+func (h *History) read(p Parameters, names ...string) (*query, error) {
 	if err := p.Check(names...); err != nil {
 		return nil, err
 	}
@@ -75,13 +75,13 @@ func (h *History) read(p Parameters, names ...string) (*question, error) {
 		return nil, refuse("step: this range has %d steps of %s, more than %d: use wider ones.", steps(inRange, step),
 			stepName(step), maxPoints)
 	}
-	return &question{RangeQuery: history.RangeQuery{
+	return &query{RangeQuery: history.RangeQuery{
 		Query: history.Query{Domain: p.optional("domain"), Path: p.optional("path"), Value: p.optional("value"), Outcomes: outcomes},
 		Range: inRange, Points: points, Step: step, Zone: zone,
 	}, mergeValues: !values || !rules, mergeRules: !rules, by: by, rows: rows, now: now.Unix()}, nil
 }
 
-// Refusal is the error of a question that cannot be answered: a sentence for the client.
+// Refusal is the error of a query that cannot be answered: a sentence for the client.
 type Refusal string
 
 // Error returns the sentence.

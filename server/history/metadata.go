@@ -25,7 +25,7 @@ type Metadata struct {
 	Step       int64    `json:"step,omitempty"`       // seconds, of the buckets; 0 unless a step was requested
 	Since      int64    `json:"since,omitempty"`      // begin of the first stored bucket: in the range or, if it has none, of all time
 	Until      int64    `json:"until,omitempty"`      // end of the last one; a curve with hits has neither
-	NoSeries   bool     `json:"no_series,omitempty"`  // no series fits the question
+	NoSeries   bool     `json:"no_series,omitempty"`  // no series matches the query
 	Lag        int64    `json:"lag,omitempty"`        // seconds until hits are stored, at most, if that affects the range
 	AskedFrom  int64    `json:"asked_from,omitempty"` // the requested range, if From or To (up to now) differs from it by a minute or more
 	AskedTo    int64    `json:"asked_to,omitempty"`
@@ -35,7 +35,7 @@ type Metadata struct {
 
 // metadata describes an answer; personal says that it has personal values. If there are no hits in the range, it says
 // where there are some.
-func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered, personal bool, warnings ...string) (Metadata, error) {
+func (h *History) metadata(ctx context.Context, q *query, g *history.GatherResult, personal bool, warnings ...string) (Metadata, error) {
 	a := Metadata{From: g.From, To: g.To, Step: g.Step, NoSeries: !g.Found && g.Unreadable.Count == 0, Unreadable: g.Unreadable.Count}
 	if q.Range.To > q.now-h.lag {
 		a.Lag = h.lag
@@ -58,9 +58,9 @@ func (h *History) metadata(ctx context.Context, q *question, g *history.Gathered
 	return a, err
 }
 
-// unknownValue returns a sentence if no rule of a question has its value: how values are written, and the most similar
+// unknownValue returns a sentence if no rule of a query has its value: how values are written, and the most similar
 // one. A client that may not read values gets HiddenNotice instead.
-func (h *History) unknownValue(ctx context.Context, q *question) ([]string, error) {
+func (h *History) unknownValue(ctx context.Context, q *query) ([]string, error) {
 	if q.Value == nil {
 		return nil, nil
 	}
@@ -91,8 +91,8 @@ func (h *History) unknownValue(ctx context.Context, q *question) ([]string, erro
 
 // storedRange returns the range from the first to the last stored bucket: in the requested range or, if it has none,
 // of all time. It is empty if nothing is stored, or there are too many series.
-func (h *History) storedRange(ctx context.Context, q *question, g *history.Gathered) (history.Range, error) {
-	if met, some := g.Met.Range(); some {
+func (h *History) storedRange(ctx context.Context, q *query, g *history.GatherResult) (history.Range, error) {
+	if met, some := g.Visited.Range(); some {
 		return met, nil
 	}
 	var all history.Extent

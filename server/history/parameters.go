@@ -13,7 +13,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Parameters are the URL parameters of a question. An empty one counts as missing. Errors are a [Refusal].
+// Parameters are the URL parameters of a query. An empty one counts as missing. Errors are a [Refusal].
 type Parameters url.Values
 
 // Get returns a parameter, "" for none.
@@ -64,7 +64,7 @@ func (p Parameters) By() (string, error) {
 // time of day means, as the end, the first after the beginning; as the beginning, the last before now.
 func (p Parameters) Range(from, to string, now time.Time, zone *time.Location) (r history.Range, err error) {
 	moment := func(text string) (int64, error) { return history.ParseMoment(text, now, zone) }
-	if at, ok := history.ClockAfter(p.Get(to), p.Get(from), now, zone); ok {
+	if at, ok := history.ParseClockAfter(p.Get(to), p.Get(from), now, zone); ok {
 		r.To = at
 	} else if r.To, err = parse(p, to, now.Unix()+1, moment); err != nil {
 		return r, err

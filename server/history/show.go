@@ -10,7 +10,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxAnswered is how many points and series an answer may have together: some 12 MB until it is written, and 15 MB of JSON.
+// maxAnswered is how many points and series an answer may have together: some 12 MB until it is written, and 15 MB of
+// JSON.
 const maxAnswered = 250_000
 
 // HistoryAnswer is the answer of GET /api/v1/history.
@@ -82,7 +83,7 @@ func (h *History) Show(ctx context.Context, p Parameters) (HistoryAnswer, error)
 	}
 	personal := slices.ContainsFunc(a.Series, func(s SeriesAnswer) bool { return history.IsPersonal(s.Value) })
 	a.Metadata, err = h.metadata(ctx, q, &g, personal, slices.Concat(q.stepWarning(&g), midnightWarnings(&g.Cut, q.Zone))...)
-	if _, some := g.Met.Range(); some {
+	if _, some := g.Visited.Range(); some {
 		a.Since, a.Until = 0, 0
 	}
 	return a, err
@@ -96,7 +97,7 @@ type curves struct {
 }
 
 // add adds a series, or merges it with another, unless there are too many points.
-func (c *curves) add(s *history.Series, q *question) {
+func (c *curves) add(s *history.Series, q *query) {
 	id := s.ID
 	if q.mergeValues {
 		id.Value = ""
@@ -152,7 +153,7 @@ func stepName(step int64) string {
 }
 
 // stepWarning returns a sentence if the step of the answer is not the requested one.
-func (q *question) stepWarning(g *history.Gathered) []string {
+func (q *query) stepWarning(g *history.GatherResult) []string {
 	if g.Step == q.Step {
 		return nil
 	}

@@ -101,7 +101,7 @@ func (h *History) Top(ctx context.Context, p Parameters) (TopAnswer, error) {
 	return a, err
 }
 
-func (q *question) rank(rows map[history.ID]*TopRow) TopAnswer {
+func (q *query) rank(rows map[history.ID]*TopRow) TopAnswer {
 	a := TopAnswer{By: q.by, Top: []TopRow{}}
 	var ranked []*TopRow
 	for id, row := range rows {

@@ -11,7 +11,8 @@ import (
 
 const maxNamed = 1000 // inexact series that are named; further ones are only counted
 
-// VerifyAnswer is the answer of GET /api/v1/history/verify: whether each series holds, to the integer, all it ever counted.
+// VerifyAnswer is the answer of GET /api/v1/history/verify: whether each series holds, to the integer, all it ever
+// counted.
 type VerifyAnswer struct {
 	Origin
 	Series int            `json:"series"`        // checked
@@ -22,7 +23,7 @@ type VerifyAnswer struct {
 }
 
 // BrokenSeries is a series whose stored and expired hits do not add up to its lifetime, or that cannot be read in
-// full; its numbers then are of what can be read. A series with an unreadable name has empty ones.
+// full; its numbers then are of the readable part. A series with an unreadable name has empty ones.
 type BrokenSeries struct {
 	SeriesName
 	Stored   uint64 `json:"stored"`          // sum of all points; 10^18 means that or more

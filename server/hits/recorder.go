@@ -66,7 +66,7 @@ func (r *Recorder) Table(c *descriptors.Config) *Table { return &Table{r.rules.T
 // Counter returns the counter of a descriptor's hits, given the matching rule of the table's configuration, or nil if
 // none matches.
 func (t *Table) Counter(rule *descriptors.Rule, domain string) *Counter {
-	return t.At(t.config.Place(domain, rule))
+	return t.At(t.config.RuleIndex(domain, rule))
 }
 
 // CountsRefunds reports whether refunds are counted: only envoyproxy/ratelimit's statistics do.

@@ -162,9 +162,9 @@ func TestLaterHeavyValueGetsASeries(t *testing.T) {
 	const places, stays, kept = 10, 1_000_000, 200 // days
 	random := rand.New(rand.NewPCG(7, 8))
 	now := noon
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.Ages[history.Days] = kept * 24 * time.Hour
-	store := historytest.NewLedgers(historytest.Options{Keep: keep, Now: func() time.Time { return now }, Step: func(string) {}})
+	store := historytest.NewLedgers(historytest.Options{Retention: keep, Now: func() time.Time { return now }, Step: func(string) {}})
 	s := newFleet(t, 2)
 	for _, r := range s.weirs {
 		r.quota.perRule = places

@@ -26,7 +26,7 @@ type Call struct {
 	replaced  []string            // names of limits that other descriptors replace
 }
 
-// match is what applies to a descriptor before limits are replaced by the request's other descriptors.
+// match is the match of a descriptor, before other descriptors of the request replace its limits.
 type match struct {
 	descriptors.Match
 	own []descriptors.Limit // the request's own limits, in place of the rule's; nil: none
@@ -35,7 +35,7 @@ type match struct {
 // pending holds what recording the decision on a check needs.
 type pending struct {
 	descriptor int
-	place      int      // see descriptors.Config.Place
+	index      int      // see descriptors.Config.RuleIndex
 	shadow     bool     // the rule is in shadow mode
 	recorded   bool     // its hits are counted; looks are not, nor refunds unless the recorder counts them
 	key        hits.Key // the hash of the check's key
@@ -101,7 +101,7 @@ const (
 	NoLimit    Outcome = iota // no limit applies, or Err says why there is no decision
 	Unlimited                 // a rule lets everything pass, uncounted
 	Within                    // the limits have room
-	Over                      // it refuses the request, unless it is a quota
+	Over                      // over a limit: it refuses the request, unless it is a quota
 	ShadowOver                // over a limit of a rule in shadow mode, which refuses nothing
 )
 
@@ -122,15 +122,15 @@ func (r *Request) AddDescriptor() *Descriptor {
 	return d
 }
 
-// maxKept is how many entries of a descriptor may keep their memory across Reset.
-const maxKept = 16
+// maxReusedEntries is how many entries a descriptor may have for its memory to be reused after Reset.
+const maxReusedEntries = 16
 
 // Reset empties the call. It drops all references to the request and the rules.
 func (c *Call) Reset() {
 	for i := range c.Descriptors {
 		entries := c.Descriptors[i].Entries
 		clear(entries)
-		if cap(entries) > maxKept {
+		if cap(entries) > maxReusedEntries {
 			entries = nil
 		}
 		c.Descriptors[i] = Descriptor{Entries: entries[:0]}

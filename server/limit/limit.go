@@ -1,5 +1,6 @@
 // Package limit is the request path: it matches a request's descriptors with rules, asks the store about their hits,
-// and combines the decisions into a verdict. It knows no wire format and no store. Read it from [Limiter.Decide] downwards.
+// and combines the decisions into a verdict. It knows no wire format and no store. Read it from [Limiter.Decide]
+// downwards.
 package limit
 
 import (
@@ -34,7 +35,7 @@ var (
 // more is too large, see [Verdict].
 const MaxDescriptors = backend.MaxChecks
 
-// MaxEntries is how many entries a descriptor may have: rules are no deeper.
+// MaxEntries is how many entries a descriptor may have: rules do not nest deeper.
 const MaxEntries = 100
 
 // Limiter decides requests. Its methods may be called by any number of goroutines.
@@ -51,7 +52,7 @@ type Limiter struct {
 
 	// Refunds counts what refused requests gave back.
 	Refunds Refunds
-	// Denials keeps the denials, and those that shadow mode let through.
+	// Denials records the denials, also those that shadow mode prevented.
 	Denials *denials.Recorder
 }
 
@@ -67,14 +68,15 @@ type Options struct {
 	RefundOthers bool
 	// NearRatio is the share of a limit, from 0 to 1, above which hits count as near it.
 	NearRatio float32
-	// CanLease says that the store grants leases for busy keys, where a rule has lease: true. Checks then carry the
-	// rate of their key in this process.
+	// CanLease means that the store grants leases for busy keys of rules with lease: true. Checks then have the rate of
+	// their key in this process.
 	CanLease bool
 	// Leases is the default for rules that do not set lease. It needs CanLease.
 	Leases bool
 	// Unrecorded turns off counting of hits and denials: a simulation has its own results, and costs a third less.
 	Unrecorded bool
-	// Log gets a line, at most one a minute, for each of unknown domains, too large and invalid requests; nil logs nothing.
+	// Log gets a line, at most one a minute, for each of unknown domains, too large and invalid requests; nil logs
+	// nothing.
 	Log *slog.Logger
 }
 
@@ -111,20 +113,21 @@ func (l *Limiter) Config() *descriptors.Config {
 	return nil
 }
 
-// Decide fills in the call's verdict. Its errors are those above, or the store's; then only the verdict's Result is set.
+// Decide fills in the call's verdict. Its errors are those above, or the store's; then only the verdict's Result is
+// set.
 func (l *Limiter) Decide(ctx context.Context, c *Call) error {
 	r := l.inForce.Load()
-	place, counted := 0, c.Domain != "" && r != nil
+	index, counted := 0, c.Domain != "" && r != nil
 	if counted {
-		place = r.config.Place(c.Domain, nil)
-		c.UnknownDomain = place == 0
+		index = r.config.RuleIndex(c.Domain, nil)
+		c.UnknownDomain = index == 0
 	}
 	var err error
 	if c.Result, err = reject(r, c); err == nil {
 		err = l.decide(ctx, r, c)
 	}
 	if counted {
-		r.counts.At(place)[c.Counted()].Add(1)
+		r.counts.At(index)[c.Counted()].Add(1)
 	}
 	if c.Result == Invalid {
 		l.logInvalid(c, err)
@@ -178,7 +181,7 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	}
 	c.decisions = slices.Grow(c.decisions[:0], len(c.checks))[:len(c.checks)]
 	if len(c.checks) > 0 {
-		l.ask(ctx, c.checks, c.decisions)
+		l.decideChecks(ctx, c.checks, c.decisions)
 	}
 	var undecided error
 	for i := range c.checks {
@@ -203,8 +206,8 @@ func (l *Limiter) decide(ctx context.Context, r *rules, c *Call) error {
 	return nil
 }
 
-// ask has the store decide checks. Its error becomes the decision of each.
-func (l *Limiter) ask(ctx context.Context, checks []backend.Check, decisions []backend.Decision) {
+// decideChecks has the store decide checks. An error of the store becomes the Err of each decision.
+func (l *Limiter) decideChecks(ctx context.Context, checks []backend.Check, decisions []backend.Decision) {
 	if err := l.counter.Decide(ctx, checks, decisions); err != nil {
 		for i := range checks {
 			decisions[i].Err = err
@@ -255,7 +258,7 @@ func refused(statuses []Status) (refused, allQuotas bool) {
 // match finds what applies to one descriptor, and collects the names of limits that its rule replaces in others.
 func (l *Limiter) match(c *Call, d *Descriptor) {
 	m := match{Match: c.rules.find(c.Domain, d.Entries)}
-	if d.HasOverride && m.Found != descriptors.UnknownDomain {
+	if d.HasOverride && m.Kind != descriptors.UnknownDomain {
 		m.own = l.override(c, d)
 	}
 	if c.UnknownDomain {
@@ -271,8 +274,8 @@ func (l *Limiter) match(c *Call, d *Descriptor) {
 	c.matches = append(c.matches, m)
 }
 
-// unreplaced returns the limits that no other descriptor replaces.
-func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
+// dropReplaced returns the limits that no other descriptor replaces.
+func (c *Call) dropReplaced(limits []descriptors.Limit) []descriptors.Limit {
 	n := len(c.ownLimits)
 	for i := range limits {
 		if !limits[i].ReplacedBy(c.replaced) {
@@ -282,7 +285,7 @@ func (c *Call) unreplaced(limits []descriptors.Limit) []descriptors.Limit {
 	return c.ownLimits[n:len(c.ownLimits):len(c.ownLimits)]
 }
 
-// check adds a check for descriptor i, unless nothing limits it.
+// check adds a check for descriptor i, if a limit applies to it.
 func (l *Limiter) check(c *Call, i int) {
 	d, s, m := &c.Descriptors[i], &c.Statuses[i], &c.matches[i]
 	s.Override, s.Quota = m.own != nil, l.options.Quota
@@ -292,7 +295,7 @@ func (l *Limiter) check(c *Call, i int) {
 	}
 	s.Rule = m.Rule
 	op, n := operation(d, c.Hits)
-	p := pending{descriptor: i, place: c.rules.config.Place(c.Domain, m.Rule),
+	p := pending{descriptor: i, index: c.rules.config.RuleIndex(c.Domain, m.Rule),
 		recorded: op == backend.Count || op == backend.Refund && l.recorder.CountsRefunds()}
 	check := backend.Check{Limits: m.own, Op: op, Hits: n, Charge: chargeOf(m.Rule, d), Leases: l.options.Leases}
 	if m.Rule != nil {
@@ -307,7 +310,7 @@ func (l *Limiter) check(c *Call, i int) {
 			s.Outcome, s.Quota = Unlimited, false
 		}
 		if op == backend.Count {
-			c.rules.hits.At(p.place).RecordUnlimited(m.Rule, d.Entries, n)
+			c.rules.hits.At(p.index).RecordUnlimited(m.Rule, d.Entries, n)
 		}
 		return
 	default:
@@ -315,7 +318,7 @@ func (l *Limiter) check(c *Call, i int) {
 		s.Quota, s.Metadata = s.Quota || m.Rule.Quota, m.Rule.Metadata
 	}
 	if replaced { // in part
-		check.Limits = c.unreplaced(check.Limits)
+		check.Limits = c.dropReplaced(check.Limits)
 	}
 	check.Enforced, check.Leases = !p.shadow && !l.options.Shadow && !s.Quota, check.Leases && l.options.CanLease
 	l.addCheck(c, keyed, p, check)
@@ -335,7 +338,7 @@ func (l *Limiter) addCheck(c *Call, keyed descriptors.Match, p pending, check ba
 	c.checks, c.pending = append(c.checks, check), append(c.pending, p)
 }
 
-// find matches a descriptor. One without entries, or with an empty key, matches nothing and passes.
+// find matches a descriptor. A descriptor without entries, or with an empty key, matches no rule and passes.
 func (r *rules) find(domain string, d descriptors.Descriptor) descriptors.Match {
 	if len(d) == 0 || slices.ContainsFunc(d, func(e descriptors.Entry) bool { return e.Key == "" }) {
 		return descriptors.Match{}

@@ -15,7 +15,7 @@ import (
 type Quota struct {
 	Domain     string
 	Descriptor descriptors.Descriptor // in the rule's order
-	Found      descriptors.Found
+	Kind       descriptors.MatchKind
 	Rule       *descriptors.Rule // nil if none matches
 	Enforced   bool              // the rule has limits, and is not in shadow mode
 	Key        string            // of the rule's counters; "" without limits
@@ -30,7 +30,7 @@ func (l *Limiter) Quota(domain string, set descriptors.Descriptor) (q Quota, con
 		return q, false
 	}
 	order, m := r.config.MatchSet(domain, set)
-	q = Quota{Domain: domain, Descriptor: order, Found: m.Found, Rule: m.Rule, rules: r}
+	q = Quota{Domain: domain, Descriptor: order, Kind: m.Kind, Rule: m.Rule, rules: r}
 	if m.Rule != nil && !m.Rule.Unlimited {
 		q.Enforced = !m.Rule.Shadow && !l.options.Shadow
 		q.Key = string(m.AppendKey(nil, domain, order))
@@ -62,7 +62,7 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 		case u.Allowed+u.Denied == 0:
 			continue
 		case u.Key == "":
-			if u.Found == descriptors.UnknownDomain {
+			if u.Kind == descriptors.UnknownDomain {
 				l.recorder.CountUnknownDomain()
 			}
 			u.rules.hits.Counter(u.Rule, u.Domain).RecordUnlimited(u.Rule, u.Descriptor, u.Allowed+u.Denied)
@@ -72,37 +72,37 @@ func (l *Limiter) Report(ctx context.Context, usages []Usage) {
 		}
 		checks, of = append(checks, u.check(op, u.Allowed)), append(of, u)
 	}
-	decisions := l.askAll(ctx, checks)
+	decisions := l.decideBatches(ctx, checks)
 	for i := range checks {
 		l.recordUsage(of[i], &checks[i], &decisions[i])
 	}
 }
 
-// Remaining is what remains under some limits of a quota's rule.
+// Remaining has the remaining hits under some limits of a quota's rule.
 type Remaining struct {
 	Quota
 	Limits []descriptors.Limit
 	backend.Decision
 }
 
-// Remaining fills in what remains, without counting.
+// Remaining fills in the remaining hits, without counting.
 func (l *Limiter) Remaining(ctx context.Context, remaining []Remaining) {
 	checks := make([]backend.Check, len(remaining))
 	for i := range remaining {
 		checks[i] = remaining[i].check(backend.Look, 0)
 		checks[i].Limits = remaining[i].Limits
 	}
-	for i, d := range l.askAll(ctx, checks) {
+	for i, d := range l.decideBatches(ctx, checks) {
 		remaining[i].Decision = d
 	}
 }
 
-// askAll has the store decide any number of checks, in batches of MaxDescriptors.
-func (l *Limiter) askAll(ctx context.Context, checks []backend.Check) []backend.Decision {
+// decideBatches has the store decide any number of checks, in batches of MaxDescriptors.
+func (l *Limiter) decideBatches(ctx context.Context, checks []backend.Check) []backend.Decision {
 	decisions := make([]backend.Decision, len(checks))
 	for from := 0; from < len(checks); from += MaxDescriptors {
 		to := min(from+MaxDescriptors, len(checks))
-		l.ask(ctx, checks[from:to], decisions[from:to])
+		l.decideChecks(ctx, checks[from:to], decisions[from:to])
 	}
 	return decisions
 }
@@ -136,5 +136,5 @@ func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decisio
 	counter.Record(&event, modes)
 	denial := denials.FromCheck(u.At, check, d)
 	denial.Quota = u.Rule.Quota
-	u.rules.denials.Record(u.rules.config.Place(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
+	u.rules.denials.Record(u.rules.config.RuleIndex(u.Domain, u.Rule), !u.Enforced, &denial, u.Descriptor)
 }

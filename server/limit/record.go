@@ -40,7 +40,7 @@ func (l *Limiter) setStatus(c *Call, i int) {
 	}
 }
 
-// record counts the hits of each check by outcome, and keeps the denials: those that refuse the request, and those that
+// record counts the hits of each check by outcome, and records denials: those that refuse the request, and those that
 // would without shadow mode.
 func (l *Limiter) record(c *Call) {
 	refused := c.Result != OK
@@ -49,14 +49,14 @@ func (l *Limiter) record(c *Call) {
 		s, check, d := &c.Statuses[p.descriptor], &c.checks[i], &c.decisions[i]
 		entries := c.Descriptors[p.descriptor].Entries
 		if p.recorded { // a quota that is over refuses only with all others
-			c.rules.hits.At(p.place).Record(
+			c.rules.hits.At(p.index).Record(
 				&hits.Event{Rule: s.Rule, Descriptor: entries, Override: s.Override, Key: p.key, At: c.At, Check: check, Decision: d},
 				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && c.Result != OverLimit})
 		}
 		if s.Outcome == ShadowOver || s.Outcome == Over && refused {
 			denial := denials.FromCheck(c.At, check, d)
 			denial.Override, denial.Quota = s.Override, s.Quota
-			c.rules.denials.Record(p.place, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
+			c.rules.denials.Record(p.index, s.Outcome == ShadowOver || c.Result == Shadowed, &denial, entries)
 		}
 	}
 }
@@ -66,8 +66,9 @@ type Refunds struct {
 	Done, Failed atomic.Uint64 // checks
 }
 
-// refund gives back what a refused request charged to descriptors that are not over. Charges made whatever the verdict
-// are given back only with Options.RefundOthers. It tries once, within the request's deadline, and counts failures.
+// refund gives back the hits that a refused request charged to descriptors that are not over. It gives back hits of
+// rules that charge always only with Options.RefundOthers. It tries once, within the request's deadline, and counts
+// failures.
 func (l *Limiter) refund(ctx context.Context, c *Call) {
 	c.refunds.Reset()
 	for i := range c.checks {
@@ -81,7 +82,7 @@ func (l *Limiter) refund(ctx context.Context, c *Call) {
 	if len(c.refunds.Checks) == 0 {
 		return
 	}
-	l.ask(ctx, c.refunds.Checks, c.refunds.Out)
+	l.decideChecks(ctx, c.refunds.Checks, c.refunds.Out)
 	c.refunds.Each(func(check int, d *backend.Decision) {
 		if d.Err != nil {
 			l.Refunds.Failed.Add(1)

@@ -158,7 +158,7 @@ type fakeServers struct {
 	changed chan<- struct{}
 }
 
-func (s *fakeServers) Answers() error           { return nil }
+func (s *fakeServers) ProbeErr() error          { return nil }
 func (s *fakeServers) Notify(c chan<- struct{}) { s.changed = c }
 
 func (s *fakeServers) Servers() map[string]backend.ServerState {

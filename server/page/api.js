@@ -1,6 +1,6 @@
 // Requests data from the port that serves the page. All addresses are relative, so a proxy may put the page below a path.
 
-/** Refused is the error of a question that was answered with one; its message is a sentence. */
+/** Refused is the error of a request that the server refused; its message is a sentence. */
 export class Refused extends Error {
   constructor(status, sentence) {
     super(sentence);
@@ -10,19 +10,19 @@ export class Refused extends Error {
 
 let skew = 0; // milliseconds by which the server's clock is ahead of the browser's
 
-/** now is the time by the server's clock, in Unix seconds: the one that hits are counted by. */
+/** now returns the time by the server's clock, in Unix seconds. */
 export function now() {
   return (Date.now() + skew) / 1000;
 }
 
-/** ask gets an answer. Parameters that are empty are left out. */
-export async function ask(path, parameters = {}, signal = undefined) {
+/** fetchAnswer requests an answer, without empty parameters. */
+export async function fetchAnswer(path, parameters = {}, signal = undefined) {
   return parseExactly(await get(path, parameters, signal));
 }
 
-/** askTop ranks rules by their hits: a thousand at most. */
-export function askTop(parameters, signal) {
-  return ask('api/v1/history/top', { n: 1000, values: 'false', ...parameters }, signal);
+/** fetchTop requests the ranking of at most a thousand rules by their hits. */
+export function fetchTop(parameters, signal) {
+  return fetchAnswer('api/v1/history/top', { n: 1000, values: 'false', ...parameters }, signal);
 }
 
 async function get(path, parameters, signal) {
@@ -43,8 +43,8 @@ async function get(path, parameters, signal) {
 }
 
 /**
- * parseExactly reads JSON whose whole numbers may be larger than 2^53, where a number of JavaScript loses digits: a
- * count for ever is up to 10^18. They become BigInt; all others stay numbers.
+ * parseExactly parses JSON. Integers above 2^53, for which JavaScript's numbers lose digits, become BigInt: a lifetime of hits
+ * may be up to 10^18.
  */
 export function parseExactly(text) {
   if (!/\d{16}/.test(text)) return JSON.parse(text);

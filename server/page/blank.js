@@ -1,33 +1,33 @@
-// The texts in the place of a missing curve.
+// The texts that are shown instead of a curve.
 import { make } from './elements.js';
 import { shown, shownPath, span, unescaped } from './text.js';
 
-/** hint is a sentence in small print. */
+/** hint makes a sentence in small print. */
 export function hint(text) {
   return make('p', { class: 'hint' }, text);
 }
 
-/** noHistory says why there are no curves at all. */
+/** noHistory explains why there are no curves at all. */
 export function noHistory() {
   return [make('p', {}, 'This weir keeps no history, so there are no curves.'),
     hint('HISTORY=true turns it on.')];
 }
 
-/** noRules says what to do where there is nothing to look at. */
+/** noRules explains what to do if there are no rules and no hits. */
 export function noRules() {
   return [make('p', {}, 'No rule is configured, and nothing has been counted yet.'),
     hint('weir reads descriptor files from the folder that --config names; weir check DIR says what is wrong with one.')];
 }
 
-/** noSuchRule says that a link names a rule or a domain that is not there. */
+/** noSuchRule explains that the link names a rule or a domain that does not exist. */
 function noSuchRule({ domain, path }) {
   const rule = path ? `No rule “${shownPath(path, 120)}”` : 'No rule';
   return [make('p', {}, `${rule} of the domain “${shown(domain, 60)}” is configured, and none has ever been counted.`), hint('All that there are stand in the list.')];
 }
 
 /**
- * whyEmpty says why a curve is empty, and what to do about it; go is called with a change of the
- * view, example is a rule of those that are looked at.
+ * whyEmpty explains why a curve is empty, and what to do about it. go is called with a change of the view; example is one of the
+ * rules in the view.
  */
 export function whyEmpty(curve, answer, rule, go, example = rule) {
   if (Number(curve.totals.hits) > 0) return [];
@@ -42,12 +42,12 @@ export function whyEmpty(curve, answer, rule, go, example = rule) {
     make('code', {}, callLine(rule.path ? rule : example)), hint('Hits are here within some 15 seconds.')];
 }
 
-/** quote writes a text for a shell. */
+/** quote quotes a text for a shell. */
 export function quote(text) {
   return /^[\w./:=-]+$/.test(text) ? text : `'${shown(text, 2000).replaceAll("'", "'\\''")}'`;
 }
 
-/** callLine writes a command for a shell that makes a hit. */
+/** callLine returns a shell command that makes a hit. */
 function callLine(rule) {
   const descriptor = rule.path.split('/').map(segment => {
     const [key, value] = segment.split('=');

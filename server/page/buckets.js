@@ -3,11 +3,11 @@ import { add, unescaped } from './text.js';
 import { outcomes } from './view.js';
 
 /**
- * joined brings the series of a rule together: buckets with what became of their hits, and totals. several is set if the
- * answer adds up several values of a rule.
+ * joinSeries joins the series of a rule: buckets with their hits by outcome, and totals. several is true if the answer adds up
+ * several values of a rule.
  */
-export function joined(answer, several) {
-  const buckets = [], totals = nothing(), lifetime = nothing();
+export function joinSeries(answer, several) {
+  const buckets = [], totals = zeroHits(), lifetime = zeroHits();
   for (const series of answer.series) {
     const o = series.outcome;
     if (totals[o] === undefined) continue;
@@ -15,7 +15,7 @@ export function joined(answer, several) {
     lifetime[o] = add(lifetime[o], series.lifetime);
     series.points.forEach((p, i) => {
       const b = buckets[i] ??= { start: p.start, width: p.width, end: p.start + p.width, tier: '', partial: !!p.partial,
-        peaks: nothing(), ...nothing() };
+        peaks: zeroHits(), ...zeroHits() };
       b[o] = add(b[o], p.sum);
       b.peaks[o] = add(b.peaks[o], p.peak);
       if (p.tier) b.tier = coarser(b.tier, p.tier);
@@ -27,11 +27,11 @@ export function joined(answer, several) {
   return { from: answer.from, to: answer.to, step: answer.step ?? 0, buckets, totals, lifetime, highest };
 }
 
-function nothing() {
+function zeroHits() {
   return { within: 0, over: 0, shadow: 0, degraded: 0, near: 0 };
 }
 
-/** tierNames are how wide the buckets are that are stored, the finest first. */
+/** tierNames has the widths of stored buckets, finest first. */
 export const tierNames = new Map([['1m', 'minute'], ['5m', '5 minutes'], ['1h', 'hour'], ['1d', 'day']]), tiers = [...tierNames.keys()];
 
 function coarser(a, b) {
@@ -39,8 +39,8 @@ function coarser(a, b) {
 }
 
 /**
- * peakOf is the largest minute of a bucket. Each outcome, and each value of a rule, has one of its own, and whether they
- * were in the same minute is not stored: then it is the most that there can have been.
+ * peakOf returns the largest minute of a bucket. Outcomes and values have separate ones, maybe different minutes, so their sum is
+ * an upper bound.
  */
 function peakOf(b, several) {
   const parts = outcomes.map(o => b.peaks[o]).filter(peak => peak > 0);
@@ -49,15 +49,15 @@ function peakOf(b, several) {
   return { hits: bound, exact: parts.length < 2 && !several || b.width <= 60 };
 }
 
-/** minutes is for how long a bucket has counted: until now, if it is not over. */
+/** minutes returns how many minutes of a bucket have passed. */
 export function minutes(bucket, now) {
   const end = bucket.partial ? Math.min(Math.max(now, bucket.start + 60), bucket.end) : bucket.end;
   return (end - bucket.start) / 60;
 }
 
 /**
- * stacked returns for each outcome how high its band begins and ends in each bucket, in hits a minute. Buckets of
- * different widths have the same height if as much went on in them. Only those outcomes are stacked that are asked for.
+ * stacked returns for each of the outcomes the lower and upper edge of its band in each bucket, in hits a minute, so that buckets
+ * of different widths have the same height if they have the same rate.
  */
 export function stacked(buckets, outcomes, now) {
   const bands = new Map(outcomes.map(o => [o, { low: [], high: [] }]));
@@ -74,22 +74,22 @@ export function stacked(buckets, outcomes, now) {
   return { bands, tops };
 }
 
-/** usually returns what a part of some numbers, of those above 0, stay below: 0 if there are none. */
-export function usually(numbers, part) {
+/** quantile returns a quantile of those numbers that are above 0; 0 if there are none. */
+export function quantile(numbers, part) {
   const some = numbers.filter(n => n > 0).sort((a, b) => a - b);
   return some[Math.ceil(some.length * part) - 1] ?? 0;
 }
 
 /**
- * outlier returns where a scale may end if a few buckets, such as those of an attack, would make all others flat: 0 if
- * none stands out.
+ * outlier returns where the scale may end if a few buckets, such as those of an attack, would make all others look flat; 0 if
+ * there are no outliers.
  */
 export function outlier(tops) {
-  const usual = usually(tops, 0.95);
+  const usual = quantile(tops, 0.95);
   return tops.length >= 20 && Math.max(0, ...tops) > 6 * usual ? usual * 1.5 : 0;
 }
 
-/** tierRuns returns the stretches of buckets that were made of one tier. Empty ones belong to what is before them. */
+/** tierRuns returns the runs of buckets of one tier. An empty bucket belongs to the run before it. */
 export function tierRuns(buckets) {
   const runs = [];
   for (const b of buckets) {
@@ -102,7 +102,7 @@ export function tierRuns(buckets) {
   return runs.filter(run => run.tier);
 }
 
-/** degradedRuns returns the stretches of buckets in which a store was away. */
+/** degradedRuns returns the runs of buckets in which the store was away. */
 export function degradedRuns(buckets) {
   const runs = [];
   for (const b of buckets) {
@@ -114,8 +114,8 @@ export function degradedRuns(buckets) {
 }
 
 /**
- * limitLines returns where the limits of a rule lie, in hits a minute, and what they are called. A limit holds for each
- * key: the curve of one key has lines, one of a value that names all that tells keys apart, but not the sum of many keys.
+ * limitLines returns the limits of a rule, in hits a minute, and their names. A limit applies to each key: a curve of one key has
+ * lines, also that of a value that identifies a key, but not the sum of many keys.
  */
 export function limitLines(rule, value) {
   const named = value.split(',').map(part => unescaped(part.split('=')[0]));
@@ -126,8 +126,8 @@ export function limitLines(rule, value) {
 const week = 7 * 86400;
 
 /**
- * weeksBefore is by how many whole weeks a range is compared with what was before, and how people are told. That begins
- * and ends with a whole bucket of those that may be all that is stored by then, so that it is as long.
+ * weeksBefore returns by how many whole weeks the range of the comparison is earlier, and its name. Both ranges then begin and
+ * end at borders of stored buckets, and so have the same length.
  */
 export function weeksBefore(length) {
   const weeks = Math.max(Math.ceil((length - 86400) / week), 1); // a range is widened to whole buckets

@@ -1,5 +1,5 @@
 // Draws a curve as SVG, independently of the page around it; the style sheet has the colours.
-import { stacked, tierRuns, degradedRuns, outlier, usually } from './buckets.js';
+import { stacked, tierRuns, degradedRuns, outlier, quantile } from './buckets.js';
 import { rounded, timeTicks } from './scale.js';
 import { brief } from './text.js';
 
@@ -7,11 +7,11 @@ const room = { left: 46, right: 10, top: 32, bottom: 22 };
 const letter = 6.4; // the most pixels of a letter in size 11
 
 /**
- * draw puts a curve into an svg element.
- * curve: {from, to, buckets}, as joined returns them, and before: {buckets, shift} of a time so many seconds earlier, or
- * null; look: {title, outcomes, limits, now, width, height, cut}, cut if the scale is to leave out what stands out. Names
- * stand around the bars, and never on them. It returns where things are: {indexAt(x), column(i)}, x in pixels of the
- * element; and at, how high the scale is or would be if it is or was cut, in hits a minute, 0 if nothing stands out.
+ * draw draws a curve into an svg element.
+ * curve: {from, to, buckets}, as joinSeries returns them, and before: {buckets, shift} of a time so many seconds earlier, or
+ * null; look: {title, outcomes, limits, now, width, height, cut}, cut if the scale should exclude outliers. Names are around
+ * the bars, never on them. It returns {indexAt(x), column(i), at}: x is in pixels of the element; at is the top of the scale
+ * without outliers, in hits a minute, 0 if there are none.
  */
 export function draw(svg, curve, look) {
   const { width, height } = look;
@@ -51,7 +51,7 @@ export function draw(svg, curve, look) {
   };
 }
 
-/** drawSmall puts a curve without axes into an svg element; the hatching is that of the large one. */
+/** drawSmall draws a curve without axes into an svg element. It uses the hatching of the large curve. */
 export function drawSmall(svg, curve, look) {
   const { bands, tops } = stacked(curve.buckets, look.outcomes, look.now), top = Math.max(...tops) || 1, pen = new Pen(svg);
   svg.setAttribute('viewBox', `0 0 ${look.width} ${look.height}`);
@@ -61,7 +61,7 @@ export function drawSmall(svg, curve, look) {
   return top;
 }
 
-/** Pen makes elements of the svg's own kind, so that no name of a namespace is written here. */
+/** Pen makes elements in the namespace of the svg element. */
 class Pen {
   constructor(svg) {
     this.kind = svg.namespaceURI;
@@ -92,12 +92,12 @@ function hatch(pen) {
 }
 
 /**
- * scaleOf chooses the height: all of the bands, the time before and the limits if they are not far above them, and most of
- * the peaks if they leave the bands three quarters of it. What is higher is clipped to the top, and marked.
+ * scaleOf chooses the top of the scale: above all bands, the curve of the comparison, limits not far above them, and most peaks
+ * if the bands still get three quarters of the height. Higher values are clipped and marked.
  */
 function scaleOf(tops, before, buckets, look, plot, end) {
   const most = end || Math.max(0, ...tops), past = Math.max(0, ...before);
-  const peak = look.outcomes.length > 1 ? usually(buckets.map(b => Number(b.peak.hits)), 0.9) : 0;
+  const peak = look.outcomes.length > 1 ? quantile(buckets.map(b => Number(b.peak.hits)), 0.9) : 0;
   let high = end || Math.max(most, Math.min(peak, most * 1.25), most > 0 ? Math.min(past, most * 2) : past);
   for (const l of look.limits) {
     if (high === 0 || l.at <= high * 1.8) high = Math.max(high, l.at);
@@ -144,7 +144,7 @@ function drawBands(pen, buckets, bands, x, y) {
   }
 }
 
-/** stretches returns where an outcome has hits, in runs of buckets: [from, to). */
+/** stretches yields the runs of buckets in which an outcome has hits: [from, to). */
 function* stretches(buckets, outcome) {
   let from = -1;
   for (let i = 0; i <= buckets.length; i++) {
@@ -158,8 +158,8 @@ function* stretches(buckets, outcome) {
 }
 
 /**
- * drawPeaks marks the largest minute of a bucket, or of some too narrow for a mark each, where it stands out. Of a
- * stretch of them above the scale there is one mark.
+ * drawPeaks marks the largest minute of a bucket, or of several narrow ones, if it is much higher than the bar. A run of marks
+ * above the scale gets one mark.
  */
 function drawPeaks(pen, buckets, tops, x, y, look) {
   if (look.outcomes.length === 1 || buckets.length === 0) return; // the outcomes of a single minute are not stored
@@ -172,17 +172,17 @@ function drawPeaks(pen, buckets, tops, x, y, look) {
   let d = marks.map(m => m.low ? `M${round((m.left + m.right) / 2 - 2)} ${round(m.at)}h4` : '').join('');
   for (const [from, to] of stretches(marks, 'high')) {
     const { left } = marks[from], { right } = marks[to - 1];
-    d += `${to - from > 1 ? `M${round(left)} ${y.above}H${round(right)}` : ''}${beyond((left + right) / 2, y)}`;
+    d += `${to - from > 1 ? `M${round(left)} ${y.above}H${round(right)}` : ''}${beyondMark((left + right) / 2, y)}`;
   }
   if (d) pen.add('path', { class: 'peak', d });
 }
 
-/** beyond is the mark, above the middle of something, that it is higher than the scale. */
-function beyond(middle, y) {
+/** beyondMark returns the mark for something that is higher than the scale, above its middle. */
+function beyondMark(middle, y) {
   return `M${round(middle - 3)} ${y.above}l3 -4l3 4`;
 }
 
-/** drawBefore draws how high everything was a while before. */
+/** drawBefore draws the curve of the comparison. */
 function drawBefore(pen, { buckets, shift }, tops, x, y, plot) {
   const at = time => round(Math.min(Math.max(x(time + shift), plot.left), plot.right));
   const line = buckets.map((b, i) => {
@@ -192,12 +192,12 @@ function drawBefore(pen, { buckets, shift }, tops, x, y, plot) {
   pen.add('path', { class: 'before', d: line + drawBeyond(pen, buckets, tops, at, y) });
 }
 
-/** drawBeyond writes how high buckets go that are higher than the scale, where there is room, and returns their marks. */
+/** drawBeyond writes the height of buckets that are higher than the scale, if there is room, and returns their marks. */
 function drawBeyond(pen, buckets, tops, at, y) {
   let d = '', free = 0;
   for (const [from, to] of stretches(tops.map(top => ({ high: top > y.top * 1.0001 })), 'high')) {
     const middle = (at(buckets[from].start) + at(buckets[to - 1].end)) / 2;
-    d += beyond(middle, y);
+    d += beyondMark(middle, y);
     if (middle < free) continue;
     free = middle + 40;
     pen.add('text', { class: 'beyond', x: middle, y: y.above - 7, 'text-anchor': 'middle' }, brief(Math.max(...tops.slice(from, to))));
@@ -219,7 +219,7 @@ function drawTiers(pen, buckets, x, plot) {
   }
 }
 
-/** drawLimits draws limits, and writes their names beside them, or above all if they are. */
+/** drawLimits draws limits with their names. The names of limits above the scale are at the top. */
 function drawLimits(pen, limits, y, plot, names) {
   const fitted = text => text.length * letter > names + 1 ? `${text.slice(0, Math.floor(names / letter) - 1)}…` : text;
   let free = plot.bottom + 17; // the next name fits below it

@@ -4,8 +4,8 @@ import { local } from './controls.js';
 import { unescaped } from './text.js';
 
 /**
- * sourceOf returns what gives the figures of a part of the page: a command of weir, and PromQL, '' if there is none. curve
- * is what is drawn, zone that of the page.
+ * sourceOf returns a weir command and a PromQL query for the figures of a part of the page, '' for none. curve is the drawn curve,
+ * zone the time zone of the page.
  */
 export function sourceOf(part, view, curve, zone) {
   const options = { domain: view.domain, path: unescaped(view.path), value: unescaped(view.value) };

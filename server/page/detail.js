@@ -1,11 +1,11 @@
-// Writes what is around the curve of a rule: its name, legend, totals, values, last denial.
-import { byId, make, say, flag, swatch } from './elements.js';
+// Shows the texts around the curve of a rule: its name, legend, totals, values, last denial.
+import { byId, make, setText, setAttr, swatch } from './elements.js';
 import { unmatched } from './rules.js';
 import { tierNames, tierRuns } from './buckets.js';
 import { format } from './view.js';
 import { ago, brief, day, exact, share, shown, shownPath, span, timeOfDay, unescaped } from './text.js';
 
-/** outcomeNames are the outcomes as people are told them. */
+/** outcomeNames has the names of the outcomes for people. */
 export const outcomeNames = new Map([
   ['within', 'within'], ['over', 'denied'], ['shadow', 'shadow'], ['degraded', 'degraded'],
 ]);
@@ -17,13 +17,13 @@ const meanings = {
   degraded: 'decided by policy, as no store answered',
 };
 
-/** showName writes whose curve it is, and the way back to that of all. */
+/** showName shows the rule of the curve, and a link back to the curve of all rules. */
 export function showName(view, rule, back) {
   const up = (name, to) => make('a', { href: format({ ...view, path: '', value: '', outcome: '', cut: false, ...to }) }, make('bdi', {}, name));
   byId('domain').replaceChildren(...view.domain ? [up('Overview', { domain: '' })] : [],
     ...view.path && view.domain ? [' / ', up(shown(view.domain), {})] : []);
   const name = view.path ? shownPath(view.path, 2000) : view.domain ? shown(view.domain) : 'Overview';
-  say(byId('name').firstElementChild, name);
+  setText(byId('name').firstElementChild, name);
   byId('name').title = name;
   document.title = view.path ? `${shown(view.domain, 80)} ${shownPath(view.path, 80)} · weir` : `${name} · weir`;
   const about = rule ? chipsOf(rule, view) : [];
@@ -36,7 +36,7 @@ export function showName(view, rule, back) {
   byId('about').replaceChildren(...about);
 }
 
-/** chipsOf says what a rule does. */
+/** chipsOf returns short labels for the settings of a rule. */
 function chipsOf(rule, view) {
   const chip = text => make('span', { class: 'chip' }, text);
   const chips = rule.limits.map(l => make('span', { class: 'chip', 'data-kind': 'limit', title: l.bound }, l.text + (l.name ? ` ${shown(l.name, 60)}` : '')));
@@ -50,8 +50,8 @@ function chipsOf(rule, view) {
 }
 
 /**
- * showLegend explains what is drawn, and lets one outcome be looked at by itself, or the scale be cut: at is where, 0 for
- * nowhere. choose is called with what changes in the view.
+ * showLegend explains the chart, and has buttons to show one outcome alone, or to cut the scale at at, 0 for none. choose is called
+ * with the change of the view.
  */
 export function showLegend(view, curve, at, choose) {
   const items = [...outcomeNames].filter(([outcome]) => curve.totals[outcome] > 0 || view.outcome === outcome).map(([outcome, name]) => {
@@ -82,10 +82,10 @@ export function showLegend(view, curve, at, choose) {
   if (focused >= 0) items[focused]?.focus();
 }
 
-/** showTotals writes the sums of the range, of the time it is compared with, and for ever. */
+/** showTotals shows the sums of the range, of the range it is compared with, and of the lifetime. */
 export function showTotals(curve) {
   const rows = [], { before } = curve;
-  say(byId('before'), before?.name ?? '');
+  setText(byId('before'), before?.name ?? '');
   byId('before').title = before ? span(before.from, before.to) : '';
   for (const [outcome, name] of outcomeNames) {
     rows.push(totalRow(curve, outcome, [swatch(outcome), name], ''));
@@ -107,14 +107,14 @@ function totalRow({ totals, lifetime, before }, outcome, name, kind) {
 }
 
 /**
- * showValues lists the values of rules that keep them. answer is of /api/v1/history/top, null if there is none. Of all
- * rules, choose is called with that of the value, too.
+ * showValues lists the values of rules that have series for them. answer is that of /api/v1/history/top, or null. In the view of
+ * all rules, choose is also called with the rule of the value.
  */
 export function showValues(view, answer, choose) {
   const rows = (answer?.top ?? []).filter(row => row.value !== '');
   byId('values-part').hidden = rows.length === 0;
-  for (const button of byId('values').tHead.querySelectorAll('button')) flag(button.parentElement, 'aria-sort', answer?.by === button.dataset.by && 'descending');
-  flag(byId('values-part'), 'data-long', rows.length > 20);
+  for (const button of byId('values').tHead.querySelectorAll('button')) setAttr(button.parentElement, 'aria-sort', answer?.by === button.dataset.by && 'descending');
+  setAttr(byId('values-part'), 'data-long', rows.length > 20);
   byId('values').tBodies[0].replaceChildren(...rows.map(row => {
     const name = row.value === '__other__' ? 'all other values' : shownPath(row.value);
     const at = { domain: row.domain, path: row.path, value: row.value };
@@ -131,10 +131,10 @@ export function showValues(view, answer, choose) {
   }));
   const left = answer ? answer.found - answer.top.length : 0;
   byId('more-values').hidden = !(left > 0);
-  say(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer ${answer.by === 'over' ? 'denied' : 'hits'}.` : '');
+  setText(byId('more-values'), left > 0 ? `${exact(left)} more values, with fewer ${answer.by === 'over' ? 'denied' : 'hits'}.` : '');
 }
 
-/** showDenial writes when the rule last refused something. answer is of /api/v1/denials, null if there is none. */
+/** showDenial shows the last denial of the rule. answer is that of /api/v1/denials, or null. */
 export function showDenial(answer) {
   const line = byId('denial');
   if (!answer) {

@@ -1,12 +1,12 @@
 // The page: requests the data of the view in the URL's fragment, draws it, and refreshes it.
-import { ask, askTop, now, Refused } from './api.js';
-import { joined, limitLines, weeksBefore } from './buckets.js';
+import { fetchAnswer, fetchTop, now, Refused } from './api.js';
+import { joinSeries, limitLines, weeksBefore } from './buckets.js';
 import { hint, noHistory, noRules, whyEmpty } from './blank.js';
 import { draw } from './chart.js';
-import { copy, picked, showRange } from './controls.js';
+import { copy, pickedRange, showRange } from './controls.js';
 import { sourceOf } from './copies.js';
 import { showDenial, showLegend, showName, showTotals, showValues } from './detail.js';
-import { byId, flag, make, press, say } from './elements.js';
+import { byId, setAttr, make, setPressed, setText } from './elements.js';
 import { loadSmall, recently, showSums } from './overview.js';
 import { Reader } from './reader.js';
 import { onlyInRange, ranked, Ranking } from './ranking.js';
@@ -96,15 +96,15 @@ function withoutCurve(error) {
 function finish(problems) {
   isRefreshing = false;
   refreshedAt = now();
-  flag(byId('plot'), 'data-stale', problems.length > 0);
-  say(byId('message'), problems.length > 0 ? `${problems.map(sentence)[0]} The page goes on asking.` : '');
+  setAttr(byId('plot'), 'data-stale', problems.length > 0);
+  setText(byId('message'), problems.length > 0 ? `${problems.map(sentence)[0]} The page goes on asking.` : '');
   document.body.dataset.state = problems.length > 0 ? 'error' : 'ready';
   document.body.dataset.drawn = format(view);
-  if (problems.length === 0) say(byId('updated'), `Updated ${timeOfDay(refreshedAt, true)}${view.range ? `, again every ${refreshSeconds()} s` : ''}`);
+  if (problems.length === 0) setText(byId('updated'), `Updated ${timeOfDay(refreshedAt, true)}${view.range ? `, again every ${refreshSeconds()} s` : ''}`);
   wait();
 }
 
-function moving() {
+function rangeMoves() {
   return view.range || document.body.dataset.state === 'error';
 }
 
@@ -117,13 +117,13 @@ function sentence(error) {
 /** wait starts the timer of the next refresh, if the range moves or could not be shown, and the page is visible. */
 function wait() {
   clearTimeout(timer);
-  if (moving() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : refresh(true), refreshSeconds() * 1000);
+  if (rangeMoves() && !document.hidden) timer = setTimeout(() => reader.drawn ? wait() : refresh(true), refreshSeconds() * 1000);
 }
 
 /** loadRules requests the rules, and what else the port serves. */
 async function loadRules(signal) {
-  configured = await ask('api/v1/rules', {}, signal);
-  say(byId('loaded'), loadedText());
+  configured = await fetchAnswer('api/v1/rules', {}, signal);
+  setText(byId('loaded'), loadedText());
   const rule = view.path ? configuredInView() : null;
   if (rule && (rule.path !== view.path || rule.domain !== view.domain)) { // the fragment has the readable path
     view = { ...view, domain: rule.domain, path: rule.path };
@@ -147,8 +147,8 @@ async function loadRates(signal) {
   let all = configured.rules, top = null, minutes = 1;
   try {
     if (serves('history')) {
-      top = await askTop({ from: `-${rateSeconds / 60}m` }, signal);
-      if (!serves('rules')) all = (await askTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
+      top = await fetchTop({ from: `-${rateSeconds / 60}m` }, signal);
+      if (!serves('rules')) all = (await fetchTop({ from: '-30d' }, signal)).top.map(({ domain, path }) => ({ domain, path, limits: [], each: [] }));
     }
   } finally { // lists the rules even without rates
     if (top) minutes = Math.max(Math.min(now(), top.to) - top.from, 60) / 60;
@@ -184,10 +184,10 @@ function showList(sameOrder) {
   const inRange = view.list !== '' && serves('history'), there = ranking.isOf(view), known = serves('rules');
   rules = merged(rates.rules, rates.top, rates.minutes, known, view);
   byId('lists').hidden = !serves('history');
-  press('lists', 'list', view.list);
-  say(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …'
+  setPressed('lists', 'list', view.list);
+  setText(byId('counted'), !inRange ? 'last 5 minutes' : !there ? 'counting …'
     : view.range ? `last ${ranges.get(view.range).name}` : span(view.from, view.to));
-  flag(byId('rules'), 'aria-busy', inRange && !there && 'true');
+  setAttr(byId('rules'), 'aria-busy', inRange && !there && 'true');
   if (inRange) table.show(ranked(known ? configured.rules : [], ranking.answer, known, view), view, sameOrder);
   else table.show(rules, { ...view, list: '' }, sameOrder, there && view.filter ? onlyInRange(rules, ranking.answer, known) : []);
 }
@@ -225,12 +225,12 @@ function ruleInView() {
 async function loadCurve(signal, quiet) {
   const asked = view, by = asked.by || (asked.path ? 'hits' : 'over');
   let answer = null, fine = null, values = null, denials = null, past = null, recent = null;
-  flag(byId('plot'), 'data-stale', !quiet);
+  setAttr(byId('plot'), 'data-stale', !quiet);
   if (serves('history')) ({ answer, fine, values, past, recent } = await askHistory(asked, by, signal));
-  if (asked.path && serves('denials') && configuredInView()) denials = await ask('api/v1/denials', { domain: asked.domain, path: asked.path }, signal);
+  if (asked.path && serves('denials') && configuredInView()) denials = await fetchAnswer('api/v1/denials', { domain: asked.domain, path: asked.path }, signal);
   if (signal.aborted) return;
   curveDrawn = curveKey(asked);
-  [curve, fine] = [answer, fine].map(a => a && joined(a, !asked.path || by === 'over' || values?.found !== 1));
+  [curve, fine] = [answer, fine].map(a => a && joinSeries(a, !asked.path || by === 'over' || values?.found !== 1));
   if (fine) curve.highest = fine.highest;
   if (past) curve.before = comparable(past, answer, weeksBefore(seconds(asked)));
   drawCurve(answer);
@@ -257,7 +257,7 @@ async function askHistory(asked, by, signal) {
   });
   const [fine, values, past, recent] = await Promise.all([
     finest < step ? askCurve({ ...how, step: finest, from, to: answer.to }, signal) : null,
-    unlessTooMuch(ask('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
+    unlessTooMuch(fetchAnswer('api/v1/history/top', { ...of, from, to: answer.to, n: 200, by }, signal)),
     from < shift || to <= from ? null : askCurve({ ...how, step: answer.step || step, from: end - rounded(to - from), to: end }, signal),
     asked.path ? null : recently(asked.domain, signal)]);
   answer.warnings.push(...(values?.warnings ?? []).filter(text => !answer.warnings.includes(text)));
@@ -266,7 +266,7 @@ async function askHistory(asked, by, signal) {
 
 /** comparable returns the curve some weeks before; null without hits or, with a warning, if it has another length. */
 function comparable(past, answer, weeks) {
-  const before = joined(past, true);
+  const before = joinSeries(past, true);
   if (!(before.totals.hits > 0)) return null;
   if (past.to - past.from > 1.02 * (Math.min(answer.to, now()) - answer.from)) { // its sums cover another length of time
     answer.warnings.push(`Of ${weeks.name} only wider buckets are stored, of ${span(past.from, past.to)}: no comparison.`);
@@ -285,10 +285,10 @@ function rangeOf(asked) {
 /** askCurve requests a curve in the local time zone, or in UTC if the server does not know the zone. */
 async function askCurve(question, signal) {
   try {
-    return await ask('api/v1/history', { ...question, tz: view.tz || home }, signal);
+    return await fetchAnswer('api/v1/history', { ...question, tz: view.tz || home }, signal);
   } catch (error) {
     if (error.status !== 400 || !/^tz\b/.test(error.message)) throw error;
-    const answer = await ask('api/v1/history', question, signal);
+    const answer = await fetchAnswer('api/v1/history', question, signal);
     answer.warnings.push(`weir does not know the time zone ${home}: days are those of UTC.`);
     return answer;
   }
@@ -298,9 +298,9 @@ async function askCurve(question, signal) {
 function drawCurve(answer) {
   const rule = ruleInView();
   showName(view, rule, () => go({ value: '' }));
-  flag(document.body, 'data-bare', !curve);
-  flag(document.body, 'data-overview', !view.path && curve);
-  flag(document.body, 'data-timeless', !serves('history'));
+  setAttr(document.body, 'data-bare', !curve);
+  setAttr(document.body, 'data-overview', !view.path && curve);
+  setAttr(document.body, 'data-timeless', !serves('history'));
   const dated = (all, at) => Date.parse(at) ? `Until ${day(Date.parse(at) / 1000)}` : all; // where coarser days or hours begin
   byId('notes').replaceChildren(...(answer?.warnings ?? []).map(text => make('li', {}, shown(text.replace(/^Until (\S+)/, dated), 400))));
   if (!curve) {
@@ -334,7 +334,7 @@ function showTrial() {
   byId('trial').hidden = !view.path;
   if (document.activeElement !== byId('limit')) byId('limit').value = view.limit;
   const cut = curve.buckets.filter(b => b.peak.hits > +view.limit);
-  say(byId('cuts'), view.limit && `cuts ${cut.some(b => b.width > 60) ? 'at least ' : ''}${exact(cut.length)} minutes of all callers`);
+  setText(byId('cuts'), view.limit && `cuts ${cut.some(b => b.width > 60) ? 'at least ' : ''}${exact(cut.length)} minutes of all callers`);
 }
 
 /** drawNothing says why there is no curve. */
@@ -351,7 +351,7 @@ function showEmpty(content) {
   byId('empty').hidden = content.length === 0;
   byId('plot').setAttribute('role', content.length === 0 ? 'slider' : 'group'); // screen readers skip buttons in a slider
   for (const what of content.length === 0 ? [] : ['min', 'max', 'now', 'text']) byId('plot').removeAttribute(`aria-value${what}`);
-  flag(byId('plot'), 'data-empty', content.length > 0);
+  setAttr(byId('plot'), 'data-empty', content.length > 0);
 }
 
 /** link makes a permanent link to this view, with absolute rangeOf. */
@@ -365,17 +365,17 @@ function showControls() {
   const to = view.range ? now() : view.to;
   showRange(view.range, view.range ? to - seconds(view) : view.from, to);
   for (const button of byId('zones').children) {
-    if (!button.dataset.tz) say(button, home || 'local');
+    if (!button.dataset.tz) setText(button, home || 'local');
   }
-  press('zones', 'tz', view.tz);
+  setPressed('zones', 'tz', view.tz);
   const filter = byId('filter');
   if (filter.value !== view.filter) filter.value = view.filter;
   if (configured.serves.length > 0) showList(true);
 }
 
 function pick() {
-  const { from, to, wrong } = picked();
-  say(byId('message'), wrong);
+  const { from, to, wrong } = pickedRange();
+  setText(byId('message'), wrong);
   if (!wrong) go({ range: '', from, to });
 }
 
@@ -404,8 +404,8 @@ function listen() {
   for (const part of document.querySelectorAll('.copies')) {
     const kinds = [['command', 'command'], ['query', 'PromQL']].slice(0, 'one' in part.dataset ? 1 : 2);
     part.append('copy:', ...kinds.flatMap(([as, name]) => [' ', make('button', { type: 'button', 'data-as': as }, name)]));
-    flag(part, 'role', 'group');
-    flag(part, 'aria-label', 'Copy');
+    setAttr(part, 'role', 'group');
+    setAttr(part, 'aria-label', 'Copy');
   }
   document.addEventListener('click', event => {
     const { as } = event.target.dataset;
@@ -438,7 +438,7 @@ function listen() {
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) clearTimeout(timer);
     else if (isRefreshing) return;
-    else if (moving() && now() - refreshedAt >= refreshSeconds()) refresh(true);
+    else if (rangeMoves() && now() - refreshedAt >= refreshSeconds()) refresh(true);
     else wait();
   });
   new ResizeObserver(() => curve && drawCurveAgain()).observe(byId('plot'));

@@ -1,8 +1,8 @@
 // The overview, before a rule is chosen: sums of all hits, and a small curve of each rule.
-import { ask, askTop, now } from './api.js';
-import { joined } from './buckets.js';
+import { fetchAnswer, fetchTop, now } from './api.js';
+import { joinSeries } from './buckets.js';
 import { drawSmall } from './chart.js';
-import { byId, flag, make } from './elements.js';
+import { byId, setAttr, make } from './elements.js';
 import { keyOf } from './rules.js';
 import { brief, exact, share, shown, shownPath } from './text.js';
 import { format, outcomes, ranges, seconds, stepFor } from './view.js';
@@ -15,7 +15,7 @@ let key = '', at = 0; // the view of the curves, and when they were loaded
 let curves = new Map(), before = new Map(); // by the rule's key
 let deniedBefore = ''; // of rules that before lacks: '0', or '?' if unknown
 
-/** showSums writes the sums of all hits. recent: {totals, minutes} of the last minutes; curve: as drawn. */
+/** showSums shows the sums of all hits. recent: {totals, minutes} of the last minutes; curve: the drawn one. */
 export function showSums(view, recent, curve) {
   const tiles = [['hits', 'All hits'], ['over', 'Denied'], ['degraded', 'Degraded']].map(([outcome, name]) => {
     const all = curve.totals[outcome], part = outcome === 'hits' || Number(all) === 0 ? '' : `, ${share(all, curve.totals.hits)}`;
@@ -39,14 +39,14 @@ export async function loadSmall(view, rules, curve, lately, signal) {
   const drawn = some.slice(0, view.domain ? mostOfDomain : mostRules), asked = JSON.stringify([view.domain, view.range, view.from, view.to, view.tz]);
   if (asked !== key || now() - at >= maxAge) {
     const anew = asked === key ? new Map() : curves = new Map(), past = curve.before;
-    const ranking = past ? await askTop({ domain: view.domain, from: past.from, to: past.to, by: 'over' }, signal) : null;
+    const ranking = past ? await fetchTop({ domain: view.domain, from: past.from, to: past.to, by: 'over' }, signal) : null;
     before = new Map(ranking?.top.map(row => [keyOf(row), row.over]));
     deniedBefore = ranking?.found > ranking?.top.length ? '?' : '0';
     show(view, drawn, some.length, lately, past?.name);
     for (const { domain, path } of drawn) { // one by one: the server answers two at a time, and others ask too
       const step = stepFor(seconds(view), columns);
-      const answer = await ask('api/v1/history', { domain, path, from: curve.from, to: curve.to, step, values: 'false' }, signal);
-      anew.set(keyOf({ domain, path }), joined(answer, true));
+      const answer = await fetchAnswer('api/v1/history', { domain, path, from: curve.from, to: curve.to, step, values: 'false' }, signal);
+      anew.set(keyOf({ domain, path }), joinSeries(answer, true));
     }
     [key, at, curves] = [asked, now(), anew];
   }
@@ -66,7 +66,7 @@ function card(view, rule, recent, pastName) {
   const own = keyOf(rule), curve = curves.get(own), refused = Number(rule.denied) > 0;
   const card = make('a', { class: 'card', 'data-key': own, href: format({ ...view, domain: rule.domain, path: rule.path }) });
   const svg = document.createElementNS(byId('chart').namespaceURI, 'svg');
-  flag(svg, 'aria-hidden', 'true');
+  setAttr(svg, 'aria-hidden', 'true');
   svg.setAttribute('preserveAspectRatio', 'none');
   if (curve) card.title = `up to ${brief(drawSmall(svg, curve, { ...size, outcomes, now: now() }))} hits a minute`;
   const line = (name, ...texts) => make('span', { class: name }, ...texts);
@@ -81,7 +81,7 @@ function card(view, rule, recent, pastName) {
 
 /** recently returns the sums of the last minutes of all rules, or of a domain. */
 export async function recently(domain, signal) {
-  const answer = await ask('api/v1/history', { domain, from: '-5m', step: 60, rules: 'false' }, signal);
-  const { totals } = joined(answer, true);
+  const answer = await fetchAnswer('api/v1/history', { domain, from: '-5m', step: 60, rules: 'false' }, signal);
+  const { totals } = joinSeries(answer, true);
   return { totals, minutes: Math.max(Math.min(now(), answer.to) - answer.from, 60) / 60 };
 }

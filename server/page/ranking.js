@@ -1,10 +1,10 @@
 // Ranks the rules by their hits in the range.
-import { askTop, now } from './api.js';
+import { fetchTop, now } from './api.js';
 import { compare, keyOf, nameOnly } from './rules.js';
 
 const maxAge = 60; // seconds: a year of many rules is expensive
 
-/** Ranking asks for the ranking of a range, one question at a time. */
+/** Ranking requests the ranking of a range, one request at a time. */
 export class Ranking {
   constructor() {
     this.answer = null; // the last answer, of any range
@@ -15,17 +15,17 @@ export class Ranking {
     this.stop = new AbortController();
   }
 
-  /** isOf reports whether the answer that is there is of what a view shows. */
+  /** isOf reports whether the last answer belongs to a view. */
   isOf(view) {
     return this.answer !== null && this.answered === this.key(view);
   }
 
-  /** key names a range. */
+  /** key identifies the ranking of a view. */
   key(view) {
     return JSON.stringify([view.range, view.from, view.to]);
   }
 
-  /** load asks, unless the question is under way or was answered lately. from and to are as the API has them. */
+  /** load requests the ranking, unless the same request is running or was answered lately. from and to are those of the API. */
   async load(view, from, to) {
     const key = this.key(view);
     if (this.underway && this.asked === key) return this.underway;
@@ -43,11 +43,11 @@ export class Ranking {
   }
 
   async question(key, parameters, signal) {
-    const answer = await askTop(parameters, signal);
+    const answer = await fetchTop(parameters, signal);
     const whole = answer.found <= answer.top.length, rows = answer.top;
     if (!whole) { // rules with few hits may have denied most
       const there = new Set(rows.map(keyOf));
-      const refused = await askTop({ ...parameters, by: 'over' }, signal);
+      const refused = await fetchTop({ ...parameters, by: 'over' }, signal);
       rows.push(...refused.top.filter(row => !there.has(keyOf(row))));
     }
     this.answer = { rows, whole };
@@ -57,9 +57,9 @@ export class Ranking {
 }
 
 /**
- * ranked brings the rules in force together with those that have hits in a range: the most hits first, or the most
- * refused ones. rules: as merged has them, or other rules in force; answer: of a Ranking, or null; known: whether what
- * is in force is known; view: what is looked at, which is there too.
+ * ranked merges the rules in force with those that have hits in a range, by their hits or denials. rules: those of merged, or
+ * other rules in force; answer: that of a Ranking, or null; known: whether the rules in force are known; view: the present
+ * view, whose rule is included.
  */
 export function ranked(rules, answer, known, view) {
   const all = new Map();
@@ -82,7 +82,7 @@ function counted(row) {
   return { counts: true, hits: row.hits, denied: row.over, size: Number(row.hits) };
 }
 
-/** onlyInRange returns the rules that have hits in a range and are not in a list of what is hit now, as that list has them. */
+/** onlyInRange returns the rules with hits in a range that a list of rules lacks, in the format of that list. */
 export function onlyInRange(rules, answer, known) {
   const there = new Set(rules.map(keyOf));
   return ranked([], answer, known, {}).filter(rule => !there.has(keyOf(rule)))

@@ -19,14 +19,14 @@ export class Reader {
     plot.addEventListener('blur', () => this.keyed && this.read(-1));
   }
 
-  /** show lets a curve that has been drawn be read. */
+  /** show sets the drawn curve to read. */
   show(curve, drawing, now) {
     const before = this.at >= 0 ? this.curve?.buckets[this.at]?.start : undefined;
     Object.assign(this, { curve, drawing, now, drawn: null });
     this.plot.setAttribute('aria-valuemin', 0);
     this.plot.setAttribute('aria-valuemax', Math.max(curve.buckets.length - 1, 0));
     this.plot.setAttribute('aria-disabled', curve.buckets.length === 0);
-    tell(this.summary, summaryOf(curve));
+    writeParts(this.summary, summaryOf(curve));
     this.read(before === undefined ? -1 : curve.buckets.findIndex(b => b.start === before));
   }
 
@@ -94,7 +94,7 @@ export class Reader {
     rect?.setAttribute('width', Math.max(right - left, 0));
   }
 
-  /** read shows a bucket beside itself, or none for -1. */
+  /** read shows the numbers of a bucket beside it, or none for -1. */
   read(i) {
     this.at = i;
     const bucket = this.curve?.buckets[i];
@@ -108,7 +108,7 @@ export class Reader {
     const { left, right } = this.drawing.column(i);
     this.mark('.read', left, right);
     const parts = describe(bucket, this.now, this.curve.before), scale = this.svg.clientWidth / this.svg.viewBox.baseVal.width;
-    tell(this.reading, parts);
+    writeParts(this.reading, parts);
     const after = (left + right) / 2 < this.drawing.plot.right / 2;
     this.reading.style.left = after ? `${right * scale + 10}px` : 'auto';
     this.reading.style.right = after ? 'auto' : `${this.svg.clientWidth - left * scale + 10}px`;
@@ -117,8 +117,8 @@ export class Reader {
   }
 }
 
-/** tell writes parts with spaces between them, where lines may break. */
-function tell(element, parts) {
+/** writeParts writes parts into an element, with spaces between them where lines may break. */
+function writeParts(element, parts) {
   element.replaceChildren(...parts.flatMap(part => [part, ' ']));
 }
 

@@ -1,22 +1,22 @@
 // The table of all rules, now or in a range, with a filter and keys.
-import { make, say, flag } from './elements.js';
+import { make, setText, setAttr } from './elements.js';
 import { format } from './view.js';
 import { brief, exact, share, shown, shownPath, unescaped } from './text.js';
 
-/** unmatched is the path under which requests of a domain count that no rule matches. */
+/** unmatched is the path of requests that no rule of their domain matches. */
 export const unmatched = '__unmatched__';
 
 const mostRows = 200; // rows that are drawn; the filter searches all
 
-/** keyOf tells a rule from all others. */
+/** keyOf returns a string that identifies a rule. */
 export function keyOf({ domain, path }) {
   return JSON.stringify([domain, path]);
 }
 
 /**
- * merged brings the rules in force together with those that have hits, the busiest or the most refused first.
- * rules: as /api/v1/rules has them, or, if they are not known to be in force, some others; top: what
- * /api/v1/history/top answers, or null; minutes: how long its hits are; view: what is looked at, which is there too.
+ * merged merges the rules in force with those that have hits, by their hits or denials. rules: those of /api/v1/rules or, if
+ * these are unknown, some others; top: the answer of /api/v1/history/top, or null; minutes: the length of its range; view: the
+ * present view, whose rule is included.
  */
 export function merged(rules, top, minutes, known, view) {
   const all = new Map();
@@ -40,17 +40,17 @@ export function merged(rules, top, minutes, known, view) {
     || compare(a.domain, b.domain) || compare(a.path, b.path));
 }
 
-/** nameOnly is a rule of which no more than its name is known. */
+/** nameOnly makes a rule with nothing but its name. */
 export function nameOnly({ domain, path }, known) {
   return { domain, path, limits: [], each: [], gone: known };
 }
 
-/** compare orders two texts or two counts, the lower one first. */
+/** compare compares two texts or two counts, for sorting in ascending order. */
 export function compare(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** matching returns the rules that hold every word of a filter. */
+/** matching returns the rules that contain every word of a filter. */
 export function matching(rules, filter) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   return words.length === 0 ? rules : rules.filter(({ domain, path }) => {
@@ -59,7 +59,7 @@ export function matching(rules, filter) {
   });
 }
 
-/** limitsOf says what a rule limits, for people. */
+/** limitsOf describes the limits of a rule for people. */
 export function limitsOf(rule) {
   const limits = rule.limits.map(l => l.text);
   if (rule.unlimited) limits.push('unlimited');
@@ -72,8 +72,8 @@ export function limitsOf(rule) {
 
 export class RuleTable {
   /**
-   * table and more are elements; choose is called with the rule that somebody wants to look at, and rank with what the
-   * list of a range is to be ranked by: "hits" or "over".
+   * table and more are elements; choose is called with a chosen rule, and rank with the new order of the list of a range: "hits"
+   * or "over".
    */
   constructor(table, more, choose, rank) {
     this.table = table;
@@ -91,8 +91,8 @@ export class RuleTable {
   }
 
   /**
-   * show draws the rules that match the filter, and if none does those of onlyInRange: others that were hit in the range.
-   * While somebody points at the table, its rows stay where they are.
+   * show draws the rules that match the filter or, if none does, those of onlyInRange that match. While the pointer is over the
+   * table, its rows do not move.
    */
   show(rules, view, sameOrder, onlyInRange = []) {
     let found = matching(rules, view.filter), others = matching(onlyInRange, view.filter), late = false;
@@ -123,11 +123,11 @@ export class RuleTable {
     this.showMore(this.moreText(rules.length, found.length, drawn.length, late, view.filter), others.length, view);
   }
 
-  /** head writes what the columns hold, and what they rank by. */
+  /** head writes the titles of the columns, and marks the one that the rows are ranked by. */
   head(view) {
     for (const [i, cell] of [...this.table.tHead.rows[0].cells].entries()) {
-      if (i === 1) say(cell.firstElementChild, view.list ? 'Hits' : 'Hits/min');
-      flag(cell, 'aria-sort', i > 0 && (view.by || 'over') === cell.firstElementChild.dataset.by && 'descending');
+      if (i === 1) setText(cell.firstElementChild, view.list ? 'Hits' : 'Hits/min');
+      setAttr(cell, 'aria-sort', i > 0 && (view.by || 'over') === cell.firstElementChild.dataset.by && 'descending');
     }
   }
 
@@ -145,7 +145,7 @@ export class RuleTable {
     this.setTabStop();
   }
 
-  /** setTabStop has one row reached by the tab key: the one that is looked at, or the first. */
+  /** setTabStop makes one row reachable by the tab key: that of the view, or the first. */
   setTabStop(row = null) {
     const rows = [...this.body.rows];
     const one = row ?? rows.find(r => r === document.activeElement) ?? rows.find(r => r.getAttribute('aria-current')) ?? rows[0];
@@ -159,7 +159,7 @@ export class RuleTable {
     return found === 0 ? `None of ${exact(all)} rules matches “${shown(filter, 60)}”.` : '';
   }
 
-  /** showMore writes a sentence below the rules, and how many others there are in the list of the range. */
+  /** showMore shows a sentence below the rules, and the number of further rules in the list of the range. */
   showMore(text, others, view) {
     const there = others > 0 ? `${exact(others)} more in this range` : '', href = format({ ...view, list: 'range' });
     const link = this.more.querySelector('a');
@@ -171,7 +171,7 @@ export class RuleTable {
     this.more.replaceChildren(...[text, text && there && ' ', there && make('a', { href }, there)].filter(Boolean));
   }
 
-  /** reveal scrolls the table, and not the page, to the rule that is looked at. */
+  /** reveal scrolls the table, but not the page, to the rule of the view. */
   reveal() {
     const row = this.body.querySelector('[aria-current]'), window = this.body.closest('.scroll');
     if (!row || !window) return;
@@ -217,7 +217,7 @@ function newRow(rule, key) {
   return row;
 }
 
-/** count writes a number of hits with all of its digits while there is room: below most. */
+/** count formats a number of hits, with all of its digits if it is below most. */
 function count(hits, most) {
   return hits < most ? exact(hits) : brief(Number(hits));
 }
@@ -225,27 +225,27 @@ function count(hits, most) {
 function fill(row, rule, busiest, view) {
   const measured = rule.counts && !rule.unmeasured;
   const cell = row.querySelector('.rate');
-  say(cell, rule.unmeasured ? '–' : rule.counts ? count(rule.hits, 1e7) : rule.below ? `<${brief(rule.below)}` : brief(rule.perMinute));
-  flag(cell, 'data-hits', measured && String(rule.hits));
-  flag(cell, 'title', measured && `${exact(rule.hits)} hits`);
-  flag(cell, 'data-none', rule.hits === 0);
+  setText(cell, rule.unmeasured ? '–' : rule.counts ? count(rule.hits, 1e7) : rule.below ? `<${brief(rule.below)}` : brief(rule.perMinute));
+  setAttr(cell, 'data-hits', measured && String(rule.hits));
+  setAttr(cell, 'title', measured && `${exact(rule.hits)} hits`);
+  setAttr(cell, 'data-none', rule.hits === 0);
   const denied = row.querySelector('.denied');
   const part = share(rule.denied, rule.hits);
   const refused = !(rule.denied > 0) ? '' : measured ? count(rule.denied, 1e6) : `${brief(rule.deniedPerMinute)}/min`;
   if (denied.textContent !== part + refused) denied.replaceChildren(...[part, refused && make('small', {}, refused)].filter(Boolean));
-  flag(denied, 'data-refused', measured && String(rule.denied));
-  flag(denied, 'title', measured && `${exact(rule.denied)} denied`);
-  flag(denied, 'data-none', !(rule.denied > 0));
-  flag(denied, 'data-some', rule.denied > 0);
+  setAttr(denied, 'data-refused', measured && String(rule.denied));
+  setAttr(denied, 'title', measured && `${exact(rule.denied)} denied`);
+  setAttr(denied, 'data-none', !(rule.denied > 0));
+  setAttr(denied, 'data-some', rule.denied > 0);
   const limits = row.querySelector('.limits');
-  say(limits, limitsOf(rule));
+  setText(limits, limitsOf(rule));
   limits.title = limits.textContent;
   const [within, over] = row.querySelectorAll('.load i');
   const length = busiest > 0 ? rule.size / busiest * 100 : 0, some = rule.hits > 0 ? Number(rule.denied) / Number(rule.hits) : 0;
   within.style.width = `${length * (1 - some)}%`;
   over.style.width = `${length * some}%`;
-  flag(row, 'data-gone', rule.gone);
+  setAttr(row, 'data-gone', rule.gone);
   const current = rule.domain === view.domain && rule.path === view.path;
-  flag(row, 'aria-current', current && 'true');
+  setAttr(row, 'aria-current', current && 'true');
   row.querySelector('a').setAttribute('href', format({ ...view, domain: rule.domain, path: rule.path, value: '', cut: false }));
 }

@@ -1,6 +1,6 @@
 // Lists the keys that were denied in the last minute, or else those that asked most.
-import { ask, now, Refused } from './api.js';
-import { byId, make, say } from './elements.js';
+import { fetchAnswer, now, Refused } from './api.js';
+import { byId, make, setText } from './elements.js';
 import { exact, shown } from './text.js';
 
 const maxAge = 15, most = 10; // seconds until an answer is requested again; rows
@@ -17,7 +17,7 @@ export async function loadWho(domain, path, signal) {
   const asked = JSON.stringify([domain, path]);
   if (asked === key && now() - at < maxAge) return;
   let answer;
-  const top = by => ask('api/v1/counters/top', { domain, path, n: most, by }, signal);
+  const top = by => fetchAnswer('api/v1/counters/top', { domain, path, n: most, by }, signal);
   try {
     answer = await top('over');
     if (answer.found === 0) answer = await top('hits');
@@ -36,8 +36,8 @@ export async function loadWho(domain, path, signal) {
 
 function show(domain, path, did, rows, text, seconds) {
   byId('who-part').hidden = false;
-  say(byId('who-name'), `Who ${did}${seconds ? ` in the last ${seconds} s` : ''}${path ? '' : `, of ${shown(domain, 60)}`}`);
-  say(byId('at-limit'), text);
+  setText(byId('who-name'), `Who ${did}${seconds ? ` in the last ${seconds} s` : ''}${path ? '' : `, of ${shown(domain, 60)}`}`);
+  setText(byId('at-limit'), text);
   byId('who').hidden = rows.length === 0;
   byId('who').tBodies[0].replaceChildren(...rows.map(row => make('tr', { 'data-some': row.over > 0 },
     make('td', {}, make('bdi', {}, shown(row.descriptor ?? '', 200))), make('td', {}, shown(row.limit ?? '', 40)),

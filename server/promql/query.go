@@ -32,7 +32,7 @@ func (h *Handler) query(r *request) *answer {
 	})
 }
 
-// queryRange answers for moments a step apart.
+// queryRange evaluates an expression at the moments of a range.
 func (h *Handler) queryRange(r *request) *answer {
 	from, err := parseTime(r.FormValue("start"))
 	r.refuse("start", err)

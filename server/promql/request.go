@@ -98,7 +98,7 @@ func (r *request) matchers(p parser.Parser) [][]*labels.Matcher {
 	return sets
 }
 
-// clip shortens what a client has sent for a message.
+// clip shortens a client's text for a message.
 func clip(text string) string {
 	const maxClipped = 200 // bytes
 	if len(text) > maxClipped {

@@ -145,7 +145,7 @@ func someHours(hours int64) []history.Increment {
 // keeping returns a history in memory that was told of increments, and did.
 func keeping(t testing.TB, all []history.Increment) history.Store {
 	t.Helper()
-	store := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: func() time.Time { return someday },
+	store := historytest.NewLedgers(historytest.Options{Retention: history.DefaultRetention(), Now: func() time.Time { return someday },
 		Step: func(string) {}})
 	historytest.Count(t, store, all...)
 	historytest.Downsample(t, store, someday)

@@ -124,7 +124,7 @@ func (s *Service) refresh(b *bucket, now time.Time) {
 			s.join(b)
 		}
 	}
-	if b.budget == nil && !b.detached && b.quota.Found != descriptors.BrokenDomain {
+	if b.budget == nil && !b.detached && b.quota.Kind != descriptors.BrokenDomain {
 		b.assign(kindAllowAll, 0, s.options.TTL, now)
 	}
 }

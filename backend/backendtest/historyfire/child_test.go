@@ -38,10 +38,10 @@ func (s site) now() time.Time { return start.Add(1000 * time.Since(s.Epoch)) }
 func (s site) open(step func(string)) (*redishistory.Store, error) {
 	const d = 24 * time.Hour
 	return redishistory.Open(redishistory.Config{
-		Redis: topology.Config{Type: s.Type, URL: s.URL, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)},
-		Now:   func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) },
-		Keep:  history.Keep{Ages: [history.Tiers]time.Duration{d, 3 * d, 10 * d, 40 * d}, MaxPoints: 120},
-		Pace:  1, Step: step,
+		Redis:     topology.Config{Type: s.Type, URL: s.URL, Timeout: 10 * time.Second, Log: slog.New(slog.DiscardHandler)},
+		Now:       func() string { return strconv.FormatInt(s.now().UnixMicro(), 10) },
+		Retention: history.Retention{Ages: [history.Tiers]time.Duration{d, 3 * d, 10 * d, 40 * d}, MaxPoints: 120},
+		Pace:      1, Step: step,
 	})
 }
 

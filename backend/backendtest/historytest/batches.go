@@ -32,7 +32,7 @@ func sibling(of history.ID) history.ID {
 }
 
 func testOnce(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	p, minute, other := shop.Partition(), b.minute(), sibling(shop)
 	batch := func(writer string, seq, after, hits uint64) history.Batch {
 		return history.Batch{Writer: writer, Seq: seq, After: after, Increments: []history.Increment{
@@ -80,7 +80,7 @@ func testOnce(t *testing.T, open Open) {
 }
 
 func testWriterTTL(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	p := shop.Partition()
 	batch := history.Batch{Writer: "gone", Seq: 1,
 		Increments: []history.Increment{{ID: shop, Minute: b.minute(), Hits: 3}}}
@@ -109,10 +109,10 @@ func testWriterTTL(t *testing.T, open Open) {
 	}
 }
 
-// testRefused fills a series and sends each batch again, as a writer does whose reply was lost: it must hear what the first
-// reply said. Some hits are ahead of the clock, and count now.
+// testRefused fills a series and sends each batch again, as a writer does whose reply was lost: it must hear what the
+// first reply said. Some hits are ahead of the clock, and count now.
 func testRefused(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	p, minute, other := shop.Partition(), b.minute(), sibling(shop)
 	const most = uint64(history.MaxTotal)
 	batch := func(seq, hits, more uint64) history.Batch {
@@ -175,7 +175,7 @@ var oddNames = []string{"", "a", "b", "a\x00", "\x00a", "a\nb", "a:b", "{a}",
 	"'; --", "a\r\n$1\r\n", strings.Repeat("long", 2560), history.OtherValue}
 
 func testOddNames(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	var increments []history.Increment
 	add := func(id history.ID) {
 		increments = append(increments, history.Increment{ID: id, Minute: b.minute(), Hits: uint64(len(increments)) + 1})
@@ -197,7 +197,7 @@ func testOddNames(t *testing.T, open Open) {
 }
 
 func testQuery(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	var increments []history.Increment
 	for n := range 600 {
 		id := history.ID{Domain: fmt.Sprint("d", n%3), Path: fmt.Sprint("p", n%100),

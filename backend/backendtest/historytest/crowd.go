@@ -19,7 +19,7 @@ var crowdCases = []promiseCase{
 // testCrowd has writers with lost answers, two jobs and readers at work while days go by. Each answer that a reader
 // gets must keep P1, and at the end no hit may be missing.
 func testCrowd(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	const writers, batches = 4, 150
 	var crowd, others sync.WaitGroup
 	var done atomic.Bool
@@ -98,6 +98,6 @@ func (b *bench) agreeInSums() {
 		b.t.Errorf("there are %d series, want %d", len(got), len(b.naive.series))
 	}
 	for _, s := range got {
-		b.naive.exact(b.t, s, b.minute(), history.DefaultKeep())
+		b.naive.exact(b.t, s, b.minute(), history.DefaultRetention())
 	}
 }

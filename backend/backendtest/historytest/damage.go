@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// ChangeChunk replaces the first stored chunk of a history's file, behind the back of its store, which is to be closed. With
-// nil it deletes it: the history then no longer holds what it counted. It returns its key as people are told it.
+// ChangeChunk replaces the first stored chunk of a history's file, behind the back of its store, which is to be closed.
+// With nil it deletes it: the history then no longer holds what it counted. It returns its key as people are told it.
 func ChangeChunk(t testing.TB, path string, row []byte) (key string) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
@@ -71,7 +71,7 @@ func RunDamaged(t *testing.T, open Open, damages ...Damage) {
 }
 
 func testDamaged(t *testing.T, open Open, d Damage) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	victim := history.ID{Domain: "shop", Path: "victim", Value: "v", Outcome: history.Within}
 	ids := []history.ID{victim, sibling(victim), shop, {Domain: "mail", Path: "victim", Value: "v"}}
 	for _, id := range ids {

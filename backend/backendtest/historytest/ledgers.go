@@ -92,7 +92,7 @@ func (l *Ledgers) Apply(_ context.Context, p history.Partition, b history.Batch)
 			l.s.series[i.ID] = &history.Ledger{}
 		}
 		series := l.s.series[i.ID]
-		if err := series.Apply(series, &i, &l.o.Keep, now.Unix(), &r); err != nil {
+		if err := series.Apply(series, &i, &l.o.Retention, now.Unix(), &r); err != nil {
 			return r, err
 		}
 	}
@@ -110,7 +110,7 @@ func (l *Ledgers) Downsample(_ context.Context, now time.Time) (history.Downsamp
 		now = clock
 	}
 	for id, series := range l.s.series {
-		did.Add(DownsampleLedger(series, l.o.Keep, now))
+		did.Add(DownsampleLedger(series, l.o.Retention, now))
 		if series.FullyExpired(id) {
 			delete(l.s.series, id)
 		}
@@ -119,8 +119,9 @@ func (l *Ledgers) Downsample(_ context.Context, now time.Time) (history.Downsamp
 	return did, nil
 }
 
-// DownsampleLedger moves all of a series that is due at a moment, as far as it goes, and drops the days that are too old.
-func DownsampleLedger(l *history.Ledger, k history.Keep, now time.Time) (did history.DownsampleResult) {
+// DownsampleLedger moves all of a series that is due at a moment, as far as it goes, and drops the days that are too
+// old.
+func DownsampleLedger(l *history.Ledger, k history.Retention, now time.Time) (did history.DownsampleResult) {
 	for t := range history.Tiers { // the finest first, so that each chunk goes as far as it can
 		for _, c := range slices.Collect(maps.Keys(l.Chunks)) {
 			if c.Tier == history.Tier(t) && k.Due(c, c.Start()) <= now.Unix() {

@@ -13,7 +13,7 @@ import (
 // naive is the oracle. It keeps every minute of every series forever, and beside each minute only how far its hits have
 // been moved. It knows calendars from package time and nothing of the chunks of package history.
 type naive struct {
-	keep   history.Keep
+	keep   history.Retention
 	series map[history.ID]*naiveSeries
 }
 
@@ -26,7 +26,7 @@ type naiveSeries struct {
 // tally is hits of one minute. Its peak is the largest number of them that was moved at once, of minutes all of them.
 type tally struct{ sum, peak uint64 }
 
-func newNaive(keep history.Keep) *naive {
+func newNaive(keep history.Retention) *naive {
 	return &naive{keep: keep, series: make(map[history.ID]*naiveSeries)}
 }
 

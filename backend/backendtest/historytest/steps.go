@@ -13,7 +13,7 @@ import (
 
 // prepare fills a store so that the next batch rolls a series early and the next job moves all tiers and drops days.
 func prepare(t *testing.T, open Open) *bench {
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.MaxPoints = 30
 	keep.Ages[history.Days] = 60 * day
 	b := newBench(t, open, keep)

@@ -1,6 +1,6 @@
-// Package historytest is the conformance suite that every history store passes: a batch is counted once, moves between tiers
-// are exact, nothing is lost under many hands or at a death between two steps, and random walks agree with a naive
-// oracle that keeps every minute forever.
+// Package historytest is the conformance suite that every history store passes: a batch is counted once, moves between
+// tiers are exact, nothing is lost under many hands or at a death between two steps, and random walks agree with a
+// naive oracle that keeps every minute forever.
 package historytest
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // Options are how a store under test is to be set up.
 type Options struct {
-	Keep history.Keep
+	Retention history.Retention
 	// Now is the store's clock. It is called from many goroutines.
 	Now func() time.Time
 	// Step is to be called by the goroutine of Apply, Downsample or Query with the name of each step, before and after all
@@ -84,14 +84,14 @@ type bench struct {
 }
 
 // newBench opens a store. A zero keep is the default.
-func newBench(t *testing.T, open Open, keep history.Keep) *bench {
+func newBench(t *testing.T, open Open, keep history.Retention) *bench {
 	t.Helper()
-	if keep == (history.Keep{}) {
-		keep = history.DefaultKeep()
+	if keep == (history.Retention{}) {
+		keep = history.DefaultRetention()
 	}
 	b := &bench{t: t, naive: newNaive(keep)}
 	b.setTime(start)
-	b.store = open(t, Options{Keep: keep, Now: b.now, Step: func(name string) {
+	b.store = open(t, Options{Retention: keep, Now: b.now, Step: func(name string) {
 		if step := b.step.Load(); step != nil {
 			(*step)(name)
 		}

@@ -21,7 +21,7 @@ var tierCases = []promiseCase{
 const day = 24 * time.Hour
 
 func testDue(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	at := time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC) // a Wednesday
 	b.setTime(at)
 	b.count(history.Increment{ID: shop, Minute: at.Unix() / 60, Hits: 7})
@@ -48,9 +48,10 @@ func testDue(t *testing.T, open Open) {
 	}
 }
 
-// testCoarse counts in buckets of each tier, in a series of its own each, the newest first, and waits until all have expired.
+// testCoarse counts in buckets of each tier, in a series of its own each, the newest first, and waits until all have
+// expired.
 func testCoarse(t *testing.T, open Open) {
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.Ages = [history.Tiers]time.Duration{day, 3 * day, 6 * day, 12 * day}
 	b := newBench(t, open, keep)
 	for tier := range history.Tier(history.Tiers) {
@@ -75,7 +76,7 @@ func testCoarse(t *testing.T, open Open) {
 }
 
 func testWeeks(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	monday := time.Date(2026, 12, 28, 0, 0, 0, 0, time.UTC)
 	b.setTime(monday.Add(7 * day))
 	for hour := range 7 * 24 {
@@ -91,7 +92,7 @@ func testWeeks(t *testing.T, open Open) {
 }
 
 func testLate(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	begin := b.minute()
 	for n := range int64(180) {
 		b.count(history.Increment{ID: shop, Minute: begin - n, Hits: 10 + uint64(n)})
@@ -114,7 +115,7 @@ func testLate(t *testing.T, open Open) {
 
 // testRetention has a job on each of ten days, then on every tenth.
 func testRetention(t *testing.T, open Open) {
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.Ages[history.Days] = 100 * day
 	b := newBench(t, open, keep)
 	for n := range 150 {
@@ -144,7 +145,7 @@ func testRetention(t *testing.T, open Open) {
 
 // testValueGoes has a value come, go with the retention, and come again. Jobs run two at a time.
 func testValueGoes(t *testing.T, open Open) {
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.Ages[history.Days] = 100 * day
 	b := newBench(t, open, keep)
 	bob, other := shop, shop
@@ -176,7 +177,7 @@ func testValueGoes(t *testing.T, open Open) {
 }
 
 func testJobsClock(t *testing.T, open Open) {
-	b := newBench(t, open, history.Keep{})
+	b := newBench(t, open, history.Retention{})
 	b.count(history.Increment{ID: shop, Minute: b.minute(), Hits: 1})
 	b.wait(2 * day)
 	if got := b.downsampleStore(b.now().AddDate(1, 0, 0)); got.Chunks != 1 {

@@ -19,7 +19,7 @@ type walker struct {
 // roundSteps is how many steps a walk takes on one store.
 const roundSteps = 1000
 
-func newWalker(t *testing.T, open Open, keep history.Keep, r *rand.Rand) *walker {
+func newWalker(t *testing.T, open Open, keep history.Retention, r *rand.Rand) *walker {
 	w := &walker{bench: newBench(t, open, keep), r: r}
 	for n := range 1 + r.IntN(6) {
 		w.series = append(w.series, history.ID{Domain: fmt.Sprint("d", r.IntN(2)), Path: fmt.Sprint("p", n),
@@ -30,8 +30,8 @@ func newWalker(t *testing.T, open Open, keep history.Keep, r *rand.Rand) *walker
 }
 
 // randomKeep draws ages from an hour to years.
-func randomKeep(r *rand.Rand) history.Keep {
-	keep := history.DefaultKeep()
+func randomKeep(r *rand.Rand) history.Retention {
+	keep := history.DefaultRetention()
 	if r.IntN(2) == 0 {
 		age := time.Hour
 		for t := range history.Tiers {
@@ -165,7 +165,7 @@ func (w *walker) randomQuery() history.Query {
 }
 
 // exact compares a series that may have been downsampled early with the oracle, bucket by bucket.
-func (n *naive) exact(t *testing.T, got history.Series, now int64, keep history.Keep) {
+func (n *naive) exact(t *testing.T, got history.Series, now int64, keep history.Retention) {
 	t.Helper()
 	if err := conserved(got); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,6 @@
-// Package demo makes up the history of a small web shop and its mail: days and nights, weekends, growth, an attack, a
-// quarter of an hour without a store, a rule on trial, and customers that run over their limits, which are in Config.
+// Package demo generates the history of a small web shop and its mail: days and nights, weekends, growth, an attack, a
+// quarter of an hour without a store, a rule in shadow mode, and customers who exceed their limits. The limits are in
+// Config.
 package demo
 
 import (
@@ -15,14 +16,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Config has the descriptor files of the rules whose hits are made up, below config.
+// Config has the descriptor files of the rules, below config.
 //
 //go:embed config/*.yaml
 var Config embed.FS
 
-const maxDays = 3650 // how far back hits can be made up
+const maxDays = 3650 // the longest generated history
 
-// Since returns when the first of so many days begins that end at until.
+// Since returns the beginning of the first of a number of days, the last of which is the day of until.
 func Since(until time.Time, days int) (time.Time, error) {
 	if days < 1 || days > maxDays {
 		return time.Time{}, fmt.Errorf("%d days were asked for, and 1 to %d can be made up", days, maxDays)
@@ -30,10 +31,9 @@ func Since(until time.Time, days int) (time.Time, error) {
 	return time.Unix(max(0, until.Unix()/history.Day*history.Day-int64(days-1)*history.Day), 0), nil
 }
 
-// Buckets calls yield with the buckets that a store would hold at until, of all hits between two whole minutes, the
-// oldest first, as keep says how fine they still are. It ends with the first error of yield. The same arguments make the
-// same hits.
-func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, history.Point) error) error {
+// Buckets calls yield with the buckets that a store with a retention would have at until, of all hits from since on,
+// oldest first. It returns the first error of yield. The same arguments make the same hits.
+func Buckets(since, until time.Time, keep history.Retention, yield func(history.ID, history.Point) error) error {
 	now := until.Unix() / history.Minute * history.Minute
 	for at := since.Unix() / history.Minute * history.Minute; at < now; {
 		tier := tierAt(at, now, &keep)
@@ -59,8 +59,8 @@ func Buckets(since, until time.Time, keep history.Keep, yield func(history.ID, h
 	return nil
 }
 
-// tierAt returns how fine a store still holds a moment at now: what is due has been moved.
-func tierAt(at, now int64, keep *history.Keep) history.Tier {
+// tierAt returns the tier in which a store has the hits of a moment at now, after all due chunks have moved.
+func tierAt(at, now int64, keep *history.Retention) history.Tier {
 	t := history.Minutes
 	for t < history.Days && keep.Due(history.ChunkOf(t, at), 0) <= now {
 		t++
@@ -68,23 +68,23 @@ func tierAt(at, now int64, keep *history.Keep) history.Tier {
 	return t
 }
 
-// rule is a rule of Config, or no rule, and what it counts. Hits are those of a minute.
+// rule is the traffic of a rule of Config, or of requests without a rule. Numbers of hits are per minute.
 type rule struct {
 	domain, path, value string
-	descriptor          string  // what is asked; # is the caller's number
-	within, over        float64 // in the busiest hour; over are those of callers that run over their limits
-	limit               uint64  // of a rule that has one count: what is asked beyond it is over
-	callerLimit         uint64  // of a rule whose callers have a count each
-	nearEvery           uint64  // so many hits within make one near; 0 for none
-	shadow              bool    // all that is over is let through
-	addedAgo            int64   // 0 for always
-	onTheHour           bool    // only in the first minutes of each hour
-	attack              float64 // in the attack
-	retries             float64 // of a client that tries again and again, whatever the hour
-	degrades            bool    // while the store is away
+	descriptor          string  // descriptor of the requests; # is the number of the caller
+	within, over        float64 // mean hits in the busiest hour
+	limit               uint64  // limit of a rule with one counter: further hits are over
+	callerLimit         uint64  // limit of a rule with a counter for each caller
+	nearEvery           uint64  // one in so many hits within is near; 0 for none
+	shadow              bool    // hits over are shadow hits
+	addedAgo            int64   // seconds before now at which the rule was added; 0: before all hits
+	onTheHour           bool    // has hits only in the first minutes of each hour
+	attack              float64 // further hits over in the attack
+	retries             float64 // hits of a client that retries again and again, at any hour; 0: none
+	degrades            bool    // has degraded hits while the store is away
 }
 
-// rules are those of Config, and requests that none of them matches.
+// rules are the rules of Config, and the requests that no rule matches.
 var rules = [...]rule{
 	{domain: "shop", path: "user", descriptor: "user=u#", within: 42, over: .8, callerLimit: 10, nearEvery: 18,
 		attack: 150, degrades: true},
@@ -105,15 +105,15 @@ var rules = [...]rule{
 	{domain: "shop", path: "path=%2Flogin", descriptor: "path=/login", within: 9, nearEvery: 30},
 }
 
-// The attack on paying, the quarter of an hour without a store and the first of the retries are counted back from the last
-// midnight, so that they are by day whenever the end is.
+// The times before the last midnight of the attack on paying, the quarter of an hour without a store, and the first
+// retry. Counted from midnight they are by day, whatever the end of the history.
 const (
 	retriesAgo           = 6*history.Day - 9*history.Hour
 	attackAgo, attackFor = 12*history.Day - 10*history.Hour, 2 * history.Hour
 	awayAgo, awayFor     = 3*history.Day - 14*history.Hour, 15 * history.Minute
 )
 
-// hitsIn returns what a rule had in the minute that begins at a moment, by outcome.
+// hitsIn returns the hits of a rule in the minute that begins at a moment, by outcome.
 func hitsIn(number int, at, now int64) (n [history.Outcomes]uint64) {
 	r := &rules[number]
 	ago, sinceMidnight := now-at, at-now/history.Day*history.Day
@@ -146,7 +146,7 @@ func hitsIn(number int, at, now int64) (n [history.Outcomes]uint64) {
 	return n
 }
 
-// bucketsIn returns what a rule had from one minute to another, by outcome: the sum, and the largest minute.
+// bucketsIn returns the sum and the largest minute of the hits of a rule between two minutes, by outcome.
 func bucketsIn(number int, from, to, now int64) (all [history.Outcomes]history.Point) {
 	for at := from; at < to; at += history.Minute {
 		for outcome, hits := range hitsIn(number, at, now) {
@@ -157,8 +157,8 @@ func bucketsIn(number int, from, to, now int64) (all [history.Outcomes]history.P
 	return all
 }
 
-// Requests calls yield with what Envoys ask for the shop and its mail in the second that begins at a time: in a minute, as
-// many requests as Buckets makes hits of it.
+// Requests calls yield with the descriptors of all requests of the shop and its mail in the second that begins at a
+// time. In a minute there are as many as Buckets has hits of it.
 func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor)) {
 	second, start := uint64(at.Unix()%history.Minute), at.Unix()/history.Minute*history.Minute
 	for i := range rules {
@@ -168,24 +168,24 @@ func Requests(at time.Time, yield func(domain string, d descriptors.Descriptor))
 		for k := asked * second / history.Minute; k < asked*(second+1)/history.Minute; k++ {
 			caller := 10 + int(240*noise(start+int64(k)*history.Minute, i))
 			if over > 0 && k < rules[i].callerLimit+over {
-				caller = int(start / history.Minute % 10) // one caller a minute has all that is over
+				caller = int(start / history.Minute % 10) // one caller a minute has all hits over
 			}
 			text := strings.Replace(rules[i].descriptor, "#", strconv.Itoa(caller), 1)
-			d, _ := descriptors.ParseDescriptor(text) // those of rules are right
+			d, _ := descriptors.ParseDescriptor(text) // cannot fail
 			yield(rules[i].domain, d)
 		}
 	}
 }
 
-// noise returns a number from 0 to 1, always the same for a minute and a source of noise.
+// noise returns a number from 0 to 1, always the same for a minute and a source.
 func noise(at int64, source int) float64 {
 	return float64(rand.NewPCG(uint64(at/history.Minute), uint64(source)).Uint64()>>11) / (1 << 53)
 }
 
-// busyByHour is how busy it is at the beginning of each hour, of 1.
+// busyByHour has the load at the beginning of each hour, from 0 to 1.
 var busyByHour = [25]float64{.10, .06, .04, .03, .04, .08, .20, .45, .70, .85, .95, 1, 1, .95, .90, .95, 1, .95, .85, .75, .65, .50, .32, .18, .10}
 
-// busyAt returns how busy a minute is: by the hour, quieter on weekends, and more from month to month.
+// busyAt returns the load of a minute: by the hour, lower on weekends, and growing from month to month.
 func busyAt(at, now int64) float64 {
 	passed := float64(at%history.Day) / history.Hour
 	h := int(passed)
@@ -196,7 +196,7 @@ func busyAt(at, now int64) float64 {
 	return b * math.Pow(1.5, -float64(now-at)/(365*history.Day)) // half as much again in a year
 }
 
-// around returns a whole number near a mean: some noise, and now and then a burst.
+// around returns a whole number near a mean, with some noise and, rarely, a burst.
 func around(mean float64, at int64, source int) uint64 {
 	spread := .6 + .8*noise(at, source)
 	if noise(at, source+100) < 1./700 {

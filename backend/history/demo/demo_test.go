@@ -21,7 +21,7 @@ func makeUp(t *testing.T, until time.Time, days int) (all []made) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = Buckets(since, until, history.DefaultKeep(), func(id history.ID, p history.Point) error {
+	err = Buckets(since, until, history.DefaultRetention(), func(id history.ID, p history.Point) error {
 		all = append(all, made{id, p})
 		return nil
 	})
@@ -40,7 +40,7 @@ func TestDemoRepeatsHitsForTheSameEnd(t *testing.T) {
 
 func TestDemoBucketsAreValidInAStore(t *testing.T) {
 	t.Parallel()
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	ends, tiers := make(map[history.ID]int64), make(map[history.Tier]bool)
 	for _, m := range makeUp(t, until, 400) {
 		p := m.bucket

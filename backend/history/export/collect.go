@@ -6,7 +6,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// collect drains what was recorded in the interval that ends now, and stamps it with the minute in which it began.
+// collect drains the hits that were recorded in the interval that ends now. They count in the minute in which the
+// interval began.
 func (e *Exporter) collect(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -29,13 +30,14 @@ func (e *Exporter) countCells() (cells int) {
 	return cells
 }
 
-// add lets hits wait: where half of all cells are taken, in cells of an hour, and where all are, not at all.
+// add adds pending hits: if half of MaxCells are used, in cells of an hour; if all are used, it drops hits of new
+// cells.
 func (e *Exporter) add(c cell, hits uint64) {
 	o := e.outboxes[c.id.Partition()]
 	if e.cells >= e.config.MaxCells/2 {
 		c.minute -= c.minute % 60
 	}
-	if _, there := o.pending[c]; !there {
+	if _, exists := o.pending[c]; !exists {
 		if e.cells >= e.config.MaxCells {
 			e.stats.Dropped[Full] += hits
 			return

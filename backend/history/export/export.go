@@ -1,5 +1,4 @@
-// Package export brings recorded hits to a store of the history, exactly once. Package history says what is promised;
-// this package has the goroutines and the clock.
+// Package export sends recorded hits to a store of the history, exactly once.
 package export
 
 import (
@@ -15,53 +14,52 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Config tells an exporter where hits come from, where they go, and when.
+// Config configures an exporter.
 type Config struct {
-	// Drain calls yield with all hits that were recorded since it was last called, each series once.
+	// Drain calls yield with all hits that were recorded since the last call, once for each series.
 	Drain func(now time.Time, yield func(id history.ID, hits uint64))
 	Store history.Store
 	Log   *slog.Logger
 
-	Durable   bool          // the store loses nothing that it has acknowledged, as a file: nothing is waited for at the end
-	KeepAcked time.Duration // how long acknowledged batches are kept, as a failover may lose them; a minute unless set
-	Interval  time.Duration // between flushes; 15 s unless set. Flushes are at multiples of it, so that each minute ends with one
-	Timeout   time.Duration // of one call of the store; 5 s unless set
-	MaxCells  int           // how many minutes of series may wait in all; 200,000 unless set
+	Durable   bool          // the store, such as a file, never loses acknowledged hits, so Close does not wait for replicas
+	KeepAcked time.Duration // how long acknowledged batches are kept, as a failover may lose them; default a minute
+	Interval  time.Duration // time between flushes, which are at multiples of it, so that each minute ends with one; default 15 s
+	Timeout   time.Duration // timeout of a call of the store; default 5 s
+	MaxCells  int           // how many cells (minutes of series) may wait in all; default 200,000
 }
 
-// Exporter brings hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and
-// sent again until the store has answered. While the store is away hits wait, by hours once they are many, and are dropped
-// and counted once they are too many.
+// Exporter sends hits to a store, exactly once: in batches that are numbered by partition, immutable once sent, and
+// sent again until the store has answered. While the store is away hits wait. If many wait, they are summed up by
+// hours; if too many wait, new ones are dropped and counted.
 //
-// Once nothing waits, the hits of all series in the store, of what this exporter recorded, are Recorded less Dropped,
-// Lost and Refused. The clock is the process's: hits belong to the minute in which the interval between two flushes
-// began.
+// When nothing waits, the store has counted Recorded - Dropped - Lost - Refused hits of this exporter. Hits belong to
+// the minute in which the interval between two flushes began, by the clock of this process.
 type Exporter struct {
 	config    Config
-	calls     context.Context // of all calls of the store
+	calls     context.Context // context of all calls of the store
 	endCalls  context.CancelFunc
-	workEnded chan struct{} // has a token when an outbox is done for now
+	workEnded chan struct{} // has a token after an outbox has stopped sending
 
 	mu            sync.Mutex
 	outboxes      [history.Partitions]*outbox
-	intervalStart time.Time // of the present interval
-	cells         int       // that wait, as far as is known during a collection
+	intervalStart time.Time // beginning of the present interval
+	cells         int       // number of waiting cells; up to date only in collect
 	stats         Stats
-	logged        Stats // as of when losses were last logged
-	failing       int   // outboxes that have failed more than once in a row
-	down          bool  // that some do has been logged
+	logged        Stats // stats when losses were last logged
+	failing       int   // number of outboxes that have failed more than once in a row
+	down          bool  // it is logged that some outboxes fail
 	closed        bool
 }
 
 const (
-	// maxBusy is how many partitions are sent to at the same time, maxBusyFailing how many of these may have failed
-	// before: a server that hangs must not keep others waiting.
+	// maxBusy bounds the partitions that are sent to at the same time, maxBusyFailing those of them whose last batch
+	// failed, so that a server that hangs does not hold up others.
 	maxBusy, maxBusyFailing = 8, 2
 	firstBackoff            = 250 * time.Millisecond
 	maxBackoff              = 15 * time.Second
 )
 
-// New returns an exporter that does nothing before [Exporter.Run].
+// New returns an exporter. It sends nothing before [Exporter.Run].
 func New(c Config) *Exporter {
 	c.KeepAcked = cmp.Or(c.KeepAcked, time.Minute)
 	c.Interval = cmp.Or(c.Interval, 15*time.Second)
@@ -71,12 +69,12 @@ func New(c Config) *Exporter {
 	e.calls, e.endCalls = context.WithCancel(context.Background())
 	writer := rand.Text()
 	for p := range e.outboxes {
-		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keep: c.KeepAcked}
+		e.outboxes[p] = &outbox{partition: history.Partition(p), writer: writer, keepAcked: c.KeepAcked}
 	}
 	return e
 }
 
-// Run flushes at the end of each interval until ctx ends. Calls of the store that are under way then go on; call
+// Run flushes at the end of each interval until ctx ends. Running calls of the store then continue; call
 // [Exporter.Close] next.
 func (e *Exporter) Run(ctx context.Context) {
 	now := time.Now()
@@ -103,8 +101,8 @@ func (e *Exporter) Run(ctx context.Context) {
 	}
 }
 
-// lastFlush returns when the last flush was due. A flush may come a little before its time, as timers do not run by the
-// clock that gives the time.
+// lastFlush returns when the last flush was due. A timer may fire a little before its time, as it does not run by the
+// wall clock.
 func (e *Exporter) lastFlush(now time.Time) time.Time {
 	return now.Add(min(e.config.Interval/10, 100*time.Millisecond)).Truncate(e.config.Interval)
 }
@@ -113,8 +111,8 @@ func (e *Exporter) untilFlush(now time.Time) time.Duration {
 	return e.lastFlush(now).Add(e.config.Interval).Sub(now)
 }
 
-// Close flushes what has been recorded, after Run has returned, and waits until the store has all of it, replicated, or ctx
-// ends. What still waits then is dropped, and what has no answer is lost.
+// Close flushes the recorded hits, after Run has returned, and waits until the store has counted and replicated them,
+// or ctx ends. Hits that still wait then are dropped; unacknowledged ones count as lost.
 func (e *Exporter) Close(ctx context.Context) {
 	e.collect(time.Now())
 	e.makeDue(false)
@@ -130,23 +128,24 @@ func (e *Exporter) Close(ctx context.Context) {
 	e.closed = true
 	var left uint64
 	for _, o := range e.outboxes {
-		dropped, lost, kept := o.giveUp()
+		dropped, lost, acked := o.giveUp()
 		e.stats.Dropped[Shutdown] += dropped
 		e.stats.Lost += lost
 		left += dropped + lost
 		if unreplicated != nil {
-			e.stats.Unreplicated += kept
+			e.stats.Unreplicated += acked
 		}
 	}
 	if left > 0 {
 		e.config.Log.Warn("hits did not reach the history before the end", "hits", left)
 	}
 	if e.stats.Unreplicated > 0 {
-		e.config.Log.Warn("the last hits in the history are not replicated; a failover may lose them", "hits", e.stats.Unreplicated, "error", unreplicated)
+		e.config.Log.Warn("the last hits in the history are not replicated", "hits", e.stats.Unreplicated, "error", unreplicated,
+			"effect", "a failover may lose them")
 	}
 }
 
-// finish sends what is due, until nothing is or ctx ends.
+// finish sends until no outbox is due or ctx ends.
 func (e *Exporter) finish(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -160,8 +159,9 @@ func (e *Exporter) finish(ctx context.Context) {
 	}
 }
 
-// waitReplicated waits until no failover can lose acknowledged batches: after the end nobody would send them again. Then
-// it asks for positions, and sends again what a failover has lost by then. The error says why batches may still be lost.
+// waitReplicated waits until no failover can lose acknowledged batches, as nobody would send them again later. Then it
+// asks the store for positions, and sends batches again that a failover has lost meanwhile. It returns an error if
+// batches may still be lost.
 func (e *Exporter) waitReplicated(ctx context.Context) error {
 	for e.anyOutbox(func(o *outbox) bool { return o.acked > 0 }) {
 		if err := e.config.Store.WaitReplicated(ctx); err != nil {
@@ -177,8 +177,8 @@ func (e *Exporter) waitReplicated(ctx context.Context) error {
 	return nil
 }
 
-// makeDue marks all outboxes that have something to send as due at once. With probe, the store is also asked for its
-// position where it may still forget what it has acknowledged.
+// makeDue makes all outboxes due that have something to send. With probe, the exporter also asks the store for its
+// position in partitions in which it may still lose acknowledged batches.
 func (e *Exporter) makeDue(probe bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -191,14 +191,14 @@ func (e *Exporter) makeDue(probe bool) {
 	}
 }
 
-// anyOutbox reports whether kind is true for an outbox.
-func (e *Exporter) anyOutbox(kind func(*outbox) bool) bool {
+// anyOutbox reports whether an outbox matches.
+func (e *Exporter) anyOutbox(matches func(*outbox) bool) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.outboxes[:], kind)
+	return slices.ContainsFunc(e.outboxes[:], matches)
 }
 
-// logLosses logs what the store has forgotten of what it had acknowledged, in one line for all partitions.
+// logLosses logs how many acknowledged batches the store has lost, in one line for all partitions.
 func (e *Exporter) logLosses() {
 	e.mu.Lock()
 	resent, lost := e.stats.Resent-e.logged.Resent, e.stats.Lost-e.logged.Lost
@@ -209,8 +209,8 @@ func (e *Exporter) logLosses() {
 	}
 }
 
-// dispatch begins to send from outboxes that are due, those first that have waited longest. It returns how long until
-// another may become due by itself.
+// dispatch starts to send from due outboxes, beginning with the one that has waited longest. It returns the time until
+// the next outbox may become due.
 func (e *Exporter) dispatch(now time.Time) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +239,7 @@ func (e *Exporter) dispatch(now time.Time) time.Duration {
 	return next
 }
 
-// send sends what an outbox has until it has no more or the store does not answer.
+// send sends from an outbox until it has nothing to send or the store does not answer.
 func (e *Exporter) send(o *outbox) {
 	for e.sendOne(o) {
 	}
@@ -252,7 +252,7 @@ func (e *Exporter) send(o *outbox) {
 	}
 }
 
-// sendOne sends one batch, and reports whether to go on.
+// sendOne sends one batch, and reports whether to send another.
 func (e *Exporter) sendOne(o *outbox) bool {
 	e.mu.Lock()
 	b, found := o.next(time.Now(), &e.stats)
@@ -269,13 +269,13 @@ func (e *Exporter) sendOne(o *outbox) bool {
 	return e.noteAnswer(o, b, result, err)
 }
 
-// noteAnswer notes the store's answer to a batch, or its error, and reports whether to go on with the outbox.
+// noteAnswer notes the store's answer to a batch, or its error, and reports whether to send another from the outbox.
 func (e *Exporter) noteAnswer(o *outbox, b history.Batch, r history.ApplyResult, err error) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
 	switch {
-	case e.closed: // all that had no answer has been given up
+	case e.closed: // the batch has been given up
 		return false
 	case err == nil:
 		err = o.noteAnswer(now, b, r, &e.stats)
@@ -292,7 +292,7 @@ func (e *Exporter) noteAnswer(o *outbox, b history.Batch, r history.ApplyResult,
 	return true
 }
 
-// noteFailure notes that a batch of an outbox was not accepted.
+// noteFailure notes that the store did not accept a batch of an outbox.
 func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) {
 	o.failures++
 	backoff := min(firstBackoff<<min(o.failures-1, 10), maxBackoff)
@@ -302,11 +302,11 @@ func (e *Exporter) noteFailure(o *outbox, now time.Time, err error) {
 	}
 	if e.failing > 0 && !e.down {
 		e.down = true
-		e.config.Log.Warn("the history store accepts no hits; they will be sent again", "error", err)
+		e.config.Log.Warn("the history store accepts no hits", "error", err, "effect", "they will be sent again")
 	}
 }
 
-// noteSuccess notes that nothing fails any more in an outbox.
+// noteSuccess notes that the store accepts the batches of an outbox.
 func (e *Exporter) noteSuccess(o *outbox) {
 	if o.failures > 1 {
 		e.failing--

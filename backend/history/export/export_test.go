@@ -68,7 +68,7 @@ func atWork(t *testing.T, begin time.Duration, change func(*export.Config), test
 
 // newStation starts an exporter into a store in memory, which does as it should until the test says otherwise.
 func newStation(t *testing.T, change func(*export.Config)) *station {
-	ledgers := historytest.NewLedgers(historytest.Options{Keep: history.DefaultKeep(), Now: time.Now, Step: func(string) {}})
+	ledgers := historytest.NewLedgers(historytest.Options{Retention: history.DefaultRetention(), Now: time.Now, Step: func(string) {}})
 	s := &station{t: t, recorder: newRecorder(), store: &trouble{Ledgers: ledgers}}
 	c := export.Config{Drain: s.recorder.Drain, Store: s.store, Log: slog.New(slog.NewTextHandler(&s.log, nil))}
 	if change != nil {
@@ -85,7 +85,8 @@ func newStation(t *testing.T, change func(*export.Config)) *station {
 	return s
 }
 
-// close ends the exporter as a process does that has so long for it, and checks that nothing has gone that is not counted.
+// close ends the exporter as a process does that has so long for it, and checks that nothing has gone that is not
+// counted.
 func (s *station) close(timeout time.Duration) export.Stats {
 	s.t.Helper()
 	s.stop()
@@ -407,7 +408,7 @@ func TestCloseWaitsForReplicasOrCountsLoss(t *testing.T) {
 					t.Errorf("after a failover %d of %d hits are left, and the writer ended with %+v: want it to have told of as many "+
 						"as may be missing", left, st.Recorded, st)
 				}
-				if told := strings.Contains(s.log.String(), "a failover may lose them"); told == tc.settled {
+				if told := strings.Contains(s.log.String(), "the last hits in the history are not replicated"); told == tc.settled {
 					t.Errorf("settled is %v, and the log says:\n%s", tc.settled, &s.log)
 				}
 			})
@@ -423,7 +424,7 @@ func TestDurableStoreNeedsNoReplicas(t *testing.T) {
 			s.recorder.record(series(0), 1)
 			time.Sleep(16 * time.Second)
 			st := s.close(0)
-			if st.Applied != 1 || (st.Unreplicated > 0) != warned || strings.Contains(s.log.String(), "a failover may lose them") != warned {
+			if st.Applied != 1 || (st.Unreplicated > 0) != warned || strings.Contains(s.log.String(), "the last hits in the history are not replicated") != warned {
 				t.Errorf("of a store that is durable: %v, the end is %+v, and the log says:\n%s", durable, st, &s.log)
 			}
 		})

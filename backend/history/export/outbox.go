@@ -11,48 +11,50 @@ import (
 )
 
 const (
-	maxSums = 1024 // most sums of batches that are no longer kept, to report what a store has lost of them
-	maxGaps = 3    // times in a row that a store may miss what it was just sent, before it is given time
+	maxSums = 1024 // most sums of dropped batches, which tell how many hits a store has lost
+	maxGaps = 3    // gaps in a row after which the exporter backs off
 )
 
-// outbox holds what an exporter has for one partition: cells that wait, then batches on their way, then those that the
-// store may still forget. Its fields are guarded by the exporter's lock.
+// outbox has the hits for one partition: pending cells, unacknowledged batches, and acknowledged batches that the store
+// may still lose. The exporter's lock guards its fields.
 type outbox struct {
 	partition history.Partition
 	writer    string
-	keep      time.Duration // that an acknowledged batch is kept
-	seq       uint64        // of the newest batch
-	position  uint64        // the last batch that the store is known to have
+	keepAcked time.Duration // how long an acknowledged batch is kept
+	seq       uint64        // number of the newest batch
+	position  uint64        // number of the last batch that the store is known to have
 	pending   map[cell]uint64
-	batches   []*numberedBatch // oldest first: batches[:acked] are acknowledged, the rest is to be sent
+	batches   []*numberedBatch // oldest first; batches[:acked] are acknowledged, the others are to be sent
 	acked     int
-	sums      []sum     // of batches before these, oldest first; the first one is of many once there are more than maxSums
-	lastHeard time.Time // of the store, or when the first batch was made
+	sums      []sum     // sums of the batches before these, oldest first; with more than maxSums, the first one is of several
+	lastHeard time.Time // when the store last answered, or the first batch was made
 
-	due, busy, probe bool // there is something to send; a goroutine sends; the store is to be asked for its position
-	failures, gaps   int  // in a row
-	retryAt          time.Time
+	due            bool // there is something to send
+	busy           bool // a goroutine sends
+	probe          bool // the next send must first read the store's position
+	failures, gaps int  // in a row
+	retryAt        time.Time
 }
 
-// cell names hits of a series that wait, by their minute or the first of their hour.
+// cell names pending hits: those of a series in a minute, or in the hour that begins with it.
 type cell struct {
 	id     history.ID
 	minute int64
 }
 
-// numberedBatch is a batch that has been made, and what is known of it.
+// numberedBatch is a batch and its state.
 type numberedBatch struct {
-	batch   history.Batch // but for After
+	batch   history.Batch // without After, which next sets
 	hits    uint64
 	refused uint64
-	applied bool      // the store has had it
+	applied bool      // the store has acknowledged it at least once
 	at      time.Time // when the store last acknowledged it
 }
 
-// sum is the hits that the store counted of the batches after the sum before it, up to seq.
+// sum is the number of counted hits of dropped batches, from the one after the last sum up to seq.
 type sum struct{ seq, hits uint64 }
 
-// waiting returns how many cells have not been acknowledged.
+// waiting returns the number of cells that are not acknowledged.
 func (o *outbox) waiting() int {
 	n := len(o.pending)
 	for _, nb := range o.batches[o.acked:] {
@@ -61,7 +63,8 @@ func (o *outbox) waiting() int {
 	return n
 }
 
-// next returns what to send: a batch that was not acknowledged, else a new one, else a question for the position.
+// next returns the batch to send: one that is not acknowledged, else a new one, else an empty one that asks for the
+// position.
 func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, found bool) {
 	if o.seq > 0 && now.Sub(o.lastHeard) > history.WriterTTL/2 {
 		o.changeWriter(st)
@@ -81,7 +84,7 @@ func (o *outbox) next(now time.Time, st *Stats) (b history.Batch, found bool) {
 	return b, true
 }
 
-// makeBatch makes a batch of what waits.
+// makeBatch makes a batch of pending cells.
 func (o *outbox) makeBatch(now time.Time) {
 	o.seq++
 	nb := &numberedBatch{batch: history.Batch{Writer: o.writer, Seq: o.seq}}
@@ -99,8 +102,8 @@ func (o *outbox) makeBatch(now time.Time) {
 	o.batches = append(o.batches, nb)
 }
 
-// changeWriter restarts the numbers of batches at 1, under a new name: the store may have removed the position of a writer
-// that was silent for so long, and would seem to have lost hits. Batches without an answer are given up.
+// changeWriter restarts the numbers of batches at 1, under a new name, and gives unacknowledged batches up. The store
+// may have removed the position of a writer that was silent for so long, and would then seem to have lost hits.
 func (o *outbox) changeWriter(st *Stats) {
 	for _, nb := range o.batches[o.acked:] {
 		st.Lost += nb.hits - nb.refused
@@ -108,7 +111,7 @@ func (o *outbox) changeWriter(st *Stats) {
 	o.writer, o.seq, o.position, o.batches, o.acked, o.sums, o.probe = rand.Text(), 0, 0, nil, 0, nil, false
 }
 
-// noteAnswer records the store's answer to a batch. Its error means that the store keeps losing batches.
+// noteAnswer records the store's answer to a batch. It returns an error if the store loses batches again and again.
 func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResult, st *Stats) error {
 	o.lastHeard = now
 	o.probe = o.probe && b.Seq > 0
@@ -123,7 +126,7 @@ func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResul
 	nb := o.batches[o.acked]
 	nb.at = now
 	if r.Last == b.Seq {
-		st.Refused += r.Refused - nb.refused // it may have been applied before, in a server that is gone
+		st.Refused += r.Refused - nb.refused // nb.refused may come from a server that was replaced
 		nb.refused = r.Refused
 	}
 	if !nb.applied {
@@ -136,13 +139,14 @@ func (o *outbox) noteAnswer(now time.Time, b history.Batch, r history.ApplyResul
 	return nil
 }
 
-// rewind goes back to the last batch that the store has. Those after it are sent again if they are kept, or lost.
+// rewind goes back to the last batch that the store has. Later batches will be sent again; those that were dropped are
+// lost.
 func (o *outbox) rewind(last uint64, st *Stats) error {
 	o.acked = slices.IndexFunc(o.batches, func(nb *numberedBatch) bool { return nb.batch.Seq > last })
 	if o.acked < 0 {
 		o.acked = len(o.batches)
 	}
-	st.Lost += o.lose(last)
+	st.Lost += o.dropSums(last)
 	for _, nb := range o.batches[o.acked:] {
 		if nb.applied {
 			st.Resent++
@@ -156,10 +160,10 @@ func (o *outbox) rewind(last uint64, st *Stats) error {
 	return nil
 }
 
-// evict drops batches that the store still has so long after it acknowledged them.
+// evict drops batches that were acknowledged keepAcked ago and not lost since.
 func (o *outbox) evict(now time.Time) {
 	n := 0
-	for n < o.acked && now.Sub(o.batches[n].at) >= o.keep {
+	for n < o.acked && now.Sub(o.batches[n].at) >= o.keepAcked {
 		o.sums = append(o.sums, sum{o.batches[n].batch.Seq, o.batches[n].hits - o.batches[n].refused})
 		n++
 	}
@@ -170,10 +174,9 @@ func (o *outbox) evict(now time.Time) {
 	}
 }
 
-// lose forgets the sums of batches after last, which are not kept any more, and returns their hits. Of the oldest sum,
-// which may be of many batches, it counts the share that is after last: all of it if the store has lost everything,
-// else an estimate.
-func (o *outbox) lose(last uint64) (hits uint64) {
+// dropSums removes the sums of batches after last, and returns their hits. The oldest sum may be of many batches;
+// dropSums counts the share after last, which is exact if the store has lost all batches, else an estimate.
+func (o *outbox) dropSums(last uint64) (hits uint64) {
 	for n := len(o.sums) - 1; n >= 0 && o.sums[n].seq > last; n-- {
 		s := &o.sums[n]
 		if n == 0 && last > 0 {
@@ -188,8 +191,8 @@ func (o *outbox) lose(last uint64) (hits uint64) {
 	return hits
 }
 
-// add adds hits to a cell, and returns those that are beyond what one can hold.
-func (o *outbox) add(c cell, hits uint64) (beyond uint64) {
+// add adds hits to a cell, up to history.MaxTotal, and returns the number of excess hits.
+func (o *outbox) add(c cell, hits uint64) (excess uint64) {
 	if o.pending == nil {
 		o.pending = make(map[cell]uint64)
 	}
@@ -198,9 +201,9 @@ func (o *outbox) add(c cell, hits uint64) (beyond uint64) {
 	return hits - min(hits, room)
 }
 
-// giveUp empties the outbox. Hits that were never sent are dropped; those without an answer may have been counted, and
-// are lost for all that is known. Kept are those that the store acknowledged and may still forget.
-func (o *outbox) giveUp() (dropped, lost, kept uint64) {
+// giveUp empties the outbox. It returns the number of hits that were never sent, of those that were not acknowledged
+// and may or may not have been counted, and of those that were acknowledged and may still be lost.
+func (o *outbox) giveUp() (dropped, lost, acked uint64) {
 	for _, hits := range o.pending {
 		dropped += hits
 	}
@@ -208,8 +211,8 @@ func (o *outbox) giveUp() (dropped, lost, kept uint64) {
 		lost += nb.hits - nb.refused
 	}
 	for _, nb := range o.batches[:o.acked] {
-		kept += nb.hits - nb.refused
+		acked += nb.hits - nb.refused
 	}
 	o.pending, o.batches, o.acked = nil, nil, 0
-	return dropped, lost, kept
+	return dropped, lost, acked
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// pendingBatch is a batch that waits for the write lock. Whoever has the lock applies all waiting batches in one
-// transaction, as most of a transaction's time is the wait for the disk.
+// pendingBatch is a batch that waits for the write lock. The holder of the lock applies all waiting batches in one
+// transaction, as a transaction mostly waits for the disk.
 type pendingBatch struct {
 	p      history.Partition
 	batch  history.Batch
@@ -26,9 +26,9 @@ var (
 // Apply implements [history.Store]. It may apply a batch after its caller has left.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	s.c.Step("apply: before")
-	own := &pendingBatch{p: p, batch: b, err: s.wrap(errInterrupted)}
+	pending := &pendingBatch{p: p, batch: b, err: s.wrap(errInterrupted)}
 	s.mu.Lock()
-	s.waiting = append(s.waiting, own)
+	s.waiting = append(s.waiting, pending)
 	s.mu.Unlock()
 	err := s.withLock(ctx, func() error {
 		s.applyWaiting()
@@ -38,11 +38,11 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		return history.ApplyResult{}, err
 	}
 	s.c.Step("apply: after")
-	return own.result, own.err
+	return pending.result, pending.err
 }
 
-// applyWaiting applies all waiting batches, if the last holder of the lock has not done so: in one transaction or, if that
-// fails, each in its own, so that a damaged partition blocks no other.
+// applyWaiting applies all waiting batches that the last holder of the lock has not applied: in one transaction or, if
+// that fails, each in a separate one, so that a damaged partition does not block others.
 func (s *Store) applyWaiting() {
 	s.mu.Lock()
 	batches := s.waiting
@@ -87,10 +87,10 @@ func (s *Store) applyTogether(batches []*pendingBatch) error {
 	return err
 }
 
-// count counts a batch in its partition, if it is the next one after its writer's position.
+// count counts a batch in its partition, if it follows its writer's position.
 func (s *Store) count(t *table, b *history.Batch) (history.ApplyResult, error) {
-	was, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
-	r := history.ApplyResult{Status: b.Status(was.last), Last: was.last, Refused: was.refused}
+	pos, _, err := get(t, positionKey(t.p, b.Writer), decodePosition)
+	r := history.ApplyResult{Status: b.Status(pos.last), Last: pos.last, Refused: pos.refused}
 	if err != nil || r.Status != history.Applied {
 		return r, err
 	}
@@ -116,7 +116,7 @@ func (s *Store) add(in *seriesChunks, i *history.Increment, now int64, r *histor
 	if !found {
 		row.id = appendID(nil, i.ID)
 	}
-	if err := row.Apply(in, i, &s.c.Keep, now, r); err != nil {
+	if err := row.Apply(in, i, &s.c.Retention, now, r); err != nil {
 		return err
 	}
 	return in.rows.Put(key, row.encode())

@@ -11,12 +11,12 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// guard runs an operation on the database. bbolt panics at a damaged page, and reading a file that is shorter than its map
-// is a memory fault. Neither may end the process, as the limiter runs in it. Afterwards bbolt's locks may be held forever,
-// so guard runs nothing more.
+// guard runs an operation on the database, and turns panics into errors: bbolt panics at a damaged page, and reading
+// beyond the end of a file that was cut off is a memory fault. Neither may end the process, as the limiter runs in it.
+// Bbolt's locks may then be held forever, so guard runs no more operations.
 func (s *Store) guard(operation func() error) (err error) {
-	if broken := s.damaged.Load(); broken != nil {
-		return *broken
+	if damage := s.damaged.Load(); damage != nil {
+		return *damage
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -28,8 +28,8 @@ func (s *Store) guard(operation func() error) (err error) {
 	return operation()
 }
 
-// withLock does something while it holds the write lock, unless ctx has ended by then. Goroutines get the lock about in the
-// order in which they ask, so that a job of many transactions does not block others.
+// withLock runs do with the write lock, unless ctx has ended by then. Goroutines get the lock about in the order in
+// which they wait, so that a job of many transactions does not block others.
 func (s *Store) withLock(ctx context.Context, do func() error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -39,7 +39,7 @@ func (s *Store) withLock(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// update runs a transaction that writes. The caller holds the write lock.
+// update runs a read-write transaction. The caller holds the write lock.
 func (s *Store) update(write func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.Update(write)) })
 }
@@ -48,7 +48,7 @@ func (s *Store) view(read func(*bolt.Tx) error) error {
 	return s.guard(func() error { return s.wrap(s.db.View(read)) })
 }
 
-// isImpossibleOffset reports whether a write failed because no file has such an offset: the page's number came from a
+// isImpossibleOffset reports whether a write failed because its offset is impossible, as the page number came from a
 // damaged list of free pages. Linux answers EFBIG or EINVAL, and Go refuses a negative offset. (A file that becomes too
 // large for its file system fails earlier, when it grows.)
 func isImpossibleOffset(err error) bool {

@@ -71,7 +71,7 @@ func holding(t testing.TB, content []byte) (dir string) {
 
 // use opens a file and does all that a process does with it. It returns the first error of each.
 func use(dir string) (errs []error) {
-	s, err := Open(Config{Dir: dir, Keep: history.DefaultKeep()})
+	s, err := Open(Config{Dir: dir, Retention: history.DefaultRetention()})
 	if err != nil {
 		return []error{err}
 	}

@@ -12,28 +12,28 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxMoves is the most chunks that a transaction moves, so that writers wait for some milliseconds only.
+// maxMoves bounds the chunks that a transaction moves, so that writers wait only a few milliseconds.
 const maxMoves = 100
 
-// Downsample implements [history.Store]. It goes through the partitions in transactions of at most maxMoves chunks. After a
-// damaged partition it goes on with the next, and in the end reports the first error.
+// Downsample implements [history.Store]. It runs transactions of at most maxMoves chunks. After an error about a
+// damaged partition it continues with the next one, and in the end returns the first error.
 func (s *Store) Downsample(ctx context.Context, at time.Time) (history.DownsampleResult, error) {
 	now := min(at.Unix(), s.c.Now().Unix())
-	var did history.DownsampleResult
+	var total history.DownsampleResult
 	var damage error
 	for p := range history.Partitions {
 		j := downsampler{Store: s, p: history.Partition(p), now: now, seen: make(map[seriesHash]bool)}
 		for more := true; more; {
-			some, err := j.transaction(ctx)
+			result, err := j.transaction(ctx)
 			if err != nil && (!errors.Is(err, ErrDamaged) || s.damaged.Load() != nil) {
-				return did, err
+				return total, err
 			}
 			damage = cmp.Or(damage, err)
-			more = err == nil && some.Partitions == 0
-			did.Add(some)
+			more = err == nil && result.Partitions == 0
+			total.Add(result)
 		}
 	}
-	return did, damage
+	return total, damage
 }
 
 // downsampler downsamples one partition.
@@ -42,22 +42,22 @@ type downsampler struct {
 	p    history.Partition
 	now  int64
 	tier history.Tier        // the next tier to search for due chunks
-	due  []dueChunk          // found in earlier tiers, not moved yet
-	seen map[seriesHash]bool // series that were moved or dropped
+	due  []dueChunk          // due chunks of earlier tiers that are not moved yet
+	seen map[seriesHash]bool // series that are counted in the result
 
-	// Of the present transaction:
+	// The state of the present transaction.
 	table  *table
-	budget int // chunks that it may still move
+	budget int // number of chunks that it may still move
 	did    history.DownsampleResult
 }
 
-// dueChunk is a chunk of a series that has to be moved, or may have days to drop.
+// dueChunk is a chunk of a series that has to be moved, or may have expired days.
 type dueChunk struct {
 	hash  seriesHash
 	chunk history.Chunk
 }
 
-// transaction runs one transaction, and returns what it committed. It counts the partition when nothing is left to do.
+// transaction runs one transaction, and returns its result. The result counts the partition if nothing is left to do.
 func (j *downsampler) transaction(ctx context.Context) (history.DownsampleResult, error) {
 	j.budget, j.did = maxMoves, history.DownsampleResult{}
 	err := j.withLock(ctx, func() error { return j.update(j.moveSome) })
@@ -73,8 +73,8 @@ func (j *downsampler) transaction(ctx context.Context) (history.DownsampleResult
 	return j.did, nil
 }
 
-// moveSome deletes old positions and moves due chunks, until none is left or the budget is used. It begins with the finest
-// tier, so that each chunk moves once.
+// moveSome deletes old positions and moves due chunks, until none is left or the budget is used up. It begins with the
+// finest tier, so that each chunk moves once.
 func (j *downsampler) moveSome(tx *bolt.Tx) (err error) {
 	if j.table, err = j.Store.table(tx, j.p); err != nil {
 		return err
@@ -101,32 +101,33 @@ func (j *downsampler) moveSome(tx *bolt.Tx) (err error) {
 	return nil
 }
 
-// deletePositions deletes the positions of writers that ended long ago, and reports whether there were any.
+// deletePositions deletes the positions of writers that have not written for WriterTTL, and reports whether there were
+// any.
 func (j *downsampler) deletePositions() (bool, error) {
 	before := j.now - int64(history.WriterTTL/time.Second)
-	var gone [][]byte
+	var old [][]byte
 	for key, row := range j.table.withPrefix([]byte{byte(j.p), positionRow}) {
-		was, err := decodePosition(row)
+		pos, err := decodePosition(row)
 		if err != nil {
 			return false, j.table.damaged(key, err)
 		}
-		if was.at <= before {
-			gone = append(gone, bytes.Clone(key))
+		if pos.at <= before {
+			old = append(old, bytes.Clone(key))
 		}
 	}
-	for _, key := range gone {
+	for _, key := range old {
 		if err := j.table.rows.Delete(key); err != nil {
 			return false, err
 		}
 	}
-	return len(gone) > 0, nil
+	return len(old) > 0, nil
 }
 
-// findDue returns the due chunks of the tier, oldest first, and chunks of days some of which may be past the retention.
+// findDue returns the due chunks of the tier, oldest first, and chunks of days that may have expired days.
 func (j *downsampler) findDue() (found []dueChunk, err error) {
 	chunks, err := j.table.chunks(j.tier, j.tier)
 	for _, c := range chunks {
-		if j.c.Keep.Due(c, c.Start()) > j.now {
+		if j.c.Retention.Due(c, c.Start()) > j.now {
 			break
 		}
 		for key := range j.table.withPrefix(chunksKey(j.p, c)) {
@@ -140,7 +141,8 @@ func (j *downsampler) findDue() (found []dueChunk, err error) {
 	return found, err
 }
 
-// move moves a chunk, or drops its days past the retention. It does nothing if the chunk is gone, or no day is that old.
+// move moves a chunk, or drops its expired days. It does nothing if there is no such chunk any more, or no day has
+// expired.
 func (j *downsampler) move(d dueChunk) error {
 	key := seriesKey(j.p, d.hash)
 	row, found, err := get(j.table, key, decodeSeries)
@@ -148,13 +150,13 @@ func (j *downsampler) move(d dueChunk) error {
 		return nil // another job removed the series
 	}
 	if err == nil && !found {
-		err = j.table.damaged(key, errors.New("the series is missing, its chunks are there"))
+		err = j.table.damaged(key, errors.New("there are chunks of a series that does not exist"))
 	}
 	if err != nil {
 		return err
 	}
 	before := j.did
-	err = row.Downsample(&seriesChunks{j.table, d.hash}, d.chunk, &j.c.Keep, j.now, &j.did)
+	err = row.Downsample(&seriesChunks{j.table, d.hash}, d.chunk, &j.c.Retention, j.now, &j.did)
 	if err != nil || j.did == before {
 		return err
 	}

@@ -64,8 +64,8 @@ func victimBatch(seq uint64) history.Batch {
 // when the victim is killed.
 const acks = "acks"
 
-// writeForEver sends batches one after the other, from where the store is, says the number of each that was counted, and
-// runs the job beside. When a batch has been refused three times there is room again.
+// writeForEver sends batches one after the other, from where the store is, says the number of each that was counted,
+// and runs the job beside. When a batch has been refused three times there is room again.
 func writeForEver(dir string, limit uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	if err := limitFiles(limit); err != nil {
@@ -75,9 +75,9 @@ func writeForEver(dir string, limit uint64) error {
 	if err != nil {
 		return err
 	}
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.MaxPoints, keep.Ages[history.Days] = 100, 60*24*time.Hour
-	s, err := Open(Config{Dir: dir, Keep: keep, Now: func() time.Time { return victimTime }})
+	s, err := Open(Config{Dir: dir, Retention: keep, Now: func() time.Time { return victimTime }})
 	if err != nil {
 		return err
 	}

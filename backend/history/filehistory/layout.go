@@ -24,14 +24,15 @@ var (
 	rowsBucket  = []byte("rows")
 )
 
-// The kinds of rows of a partition, whose rows are contiguous.
+// The kinds of rows. All rows of one kind in a partition are contiguous.
 const (
 	positionRow = 'p'
 	seriesRow   = 's'
 	chunkRow    = 't'
 )
 
-// initialize makes the buckets of a new file. It fails if the file is shorter than its header says, or of another format.
+// initialize makes the buckets of a new file. It fails if the file is shorter than its header says, or has another
+// format.
 func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	info, err := file.Stat()
 	if err == nil && info.Size() < tx.Size() {
@@ -43,7 +44,7 @@ func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	_ = file.Chmod(0o600) // others may be able to read an existing file; that of another owner keeps its mode
+	_ = file.Chmod(0o600) // so that others cannot read an existing file; fails if another user owns it
 	about, err := tx.CreateBucketIfNotExists(aboutBucket)
 	if err == nil && about.Get(formatKey) == nil {
 		err = about.Put(formatKey, format)
@@ -54,22 +55,22 @@ func (s *Store) initialize(tx *bolt.Tx, file *os.File) error {
 	return err
 }
 
-// checkFormat accepts files of this version, and empty ones.
+// checkFormat returns an error unless the file is empty or has the format of this version.
 func (s *Store) checkFormat(tx *bolt.Tx) error {
 	if first, _ := tx.Cursor().First(); first == nil {
 		return nil
 	}
-	var is []byte
+	var found []byte
 	if about := tx.Bucket(aboutBucket); about != nil {
-		is = about.Get(formatKey)
+		found = about.Get(formatKey)
 	}
-	if !bytes.Equal(is, format) {
-		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", s.name, ErrFormat, is, format)
+	if !bytes.Equal(found, format) {
+		return fmt.Errorf("%s %w (its format is %q, this version's is %q)", s.name, ErrFormat, found, format)
 	}
 	return nil
 }
 
-// seriesHash identifies a series in keys: the beginning of a SHA-256 over its ID, too long for collisions.
+// seriesHash identifies a series in keys: the first 16 bytes of a SHA-256 over its ID.
 type seriesHash [16]byte
 
 func hashOf(id history.ID) seriesHash {
@@ -94,8 +95,8 @@ func seriesKey(p history.Partition, h seriesHash) []byte {
 	return append([]byte{byte(p), seriesRow}, h[:]...)
 }
 
-// chunksKey returns the prefix of a chunk's rows, one for each series that has it. A number may be negative, so its top bit
-// is inverted to keep rows in the order of time.
+// chunksKey returns the prefix of the rows of a chunk, one row for each series. A number may be negative, so its top
+// bit is inverted to order the rows by time.
 func chunksKey(p history.Partition, c history.Chunk) []byte {
 	return binary.BigEndian.AppendUint32([]byte{byte(p), chunkRow, byte(c.Tier)}, uint32(c.Number)^1<<31)
 }
@@ -104,7 +105,7 @@ func chunkKey(p history.Partition, c history.Chunk, h seriesHash) []byte {
 	return append(chunksKey(p, c), h[:]...)
 }
 
-// readChunkKey reads the key of a chunk's row.
+// readChunkKey decodes the key of a chunk's row.
 func readChunkKey(key []byte) (history.Chunk, seriesHash, error) {
 	if len(key) != 7+len(seriesHash{}) || int(key[2]) >= history.Tiers {
 		return history.Chunk{}, seriesHash{}, errRow
@@ -116,7 +117,7 @@ func readChunkKey(key []byte) (history.Chunk, seriesHash, error) {
 // series is the row of a series.
 type series struct {
 	history.Totals
-	id []byte // as appendID writes it
+	id []byte // encoded by appendID
 }
 
 func (r *series) encode() []byte {
@@ -153,7 +154,7 @@ func decodeSeries(src []byte) (r series, err error) {
 	return r, nil
 }
 
-// readID reads what appendID wrote.
+// readID decodes the result of appendID.
 func readID(src []byte) (id history.ID, err error) {
 	if len(src) == 0 || int(src[0]) >= history.Outcomes {
 		return id, errRow
@@ -169,8 +170,8 @@ func readID(src []byte) (id history.ID, err error) {
 	return id, nil
 }
 
-// position is a writer's position in a partition: the number of its last batch, the Unix second in which that was counted,
-// and how many of its hits were refused.
+// position is a writer's position in a partition: the number of its last batch, the Unix time at which that was
+// counted, and the number of its refused hits.
 type position struct {
 	last    uint64
 	at      int64
@@ -194,11 +195,11 @@ func decodePosition(src []byte) (r position, err error) {
 	return r, err
 }
 
-// table is one partition in a transaction.
+// table gives access to one partition in a transaction.
 type table struct {
 	p     history.Partition
 	rows  *bolt.Bucket
-	store string // its name, for messages
+	store string // name of the store, in errors
 }
 
 func (s *Store) table(tx *bolt.Tx, p history.Partition) (*table, error) {
@@ -226,7 +227,7 @@ func get[T any](t *table, key []byte, decode func(row []byte) (T, error)) (value
 	return value, true, nil
 }
 
-// withPrefix returns the rows whose keys begin with a prefix, in order. Write nothing while you iterate.
+// withPrefix yields the rows whose keys begin with a prefix, in order. The caller must not write while it iterates.
 func (t *table) withPrefix(prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, row []byte) bool) {
 		cursor := t.rows.Cursor()
@@ -265,7 +266,7 @@ func (s *seriesChunks) Fine() (found []history.Chunk, err error) {
 	return slices.DeleteFunc(found, func(c history.Chunk) bool { return s.rows.Get(chunkKey(s.p, c, s.hash)) == nil }), err
 }
 
-// chunks returns the chunks of these tiers that any series of the partition has, finest and oldest first.
+// chunks returns the chunks of some tiers that any series of the partition has, finest and oldest first.
 func (t *table) chunks(finest, coarsest history.Tier) (found []history.Chunk, err error) {
 	cursor, end := t.rows.Cursor(), []byte{byte(t.p), chunkRow, byte(coarsest) + 1}
 	key, _ := cursor.Seek([]byte{byte(t.p), chunkRow, byte(finest)})
@@ -283,31 +284,31 @@ func (t *table) chunks(finest, coarsest history.Tier) (found []history.Chunk, er
 	return found, nil
 }
 
-// Cells are packed as varints, in the order of their places: a minute's sum, or a coarser bucket's sum and peak. Empty places
-// are a 0 and the number of further empty ones. FORMAT.md has an example.
+// Cells are packed as varints, in the order of their indexes: the sum of a minute, the sum and the peak of a coarser
+// bucket. A run of empty buckets is a 0 and the number of further empty ones. FORMAT.md has an example.
 
-// pack returns the cells of a chunk of a tier, packed.
+// pack packs the cells of a chunk of a tier.
 func pack(t history.Tier, cells history.Cells) (dst []byte) {
 	next := 0
 	for i := range cells {
-		if empty := cells[i].Place - next; empty > 0 {
+		if empty := cells[i].Index - next; empty > 0 {
 			dst = binary.AppendUvarint(append(dst, 0), uint64(empty-1))
 		}
 		dst = binary.AppendUvarint(dst, cells[i].Sum)
 		if t > history.Minutes {
 			dst = binary.AppendUvarint(dst, cells[i].Peak)
 		}
-		next = cells[i].Place + 1
+		next = cells[i].Index + 1
 	}
 	return dst
 }
 
-// unpack reads the packed cells of a chunk. Its error names the invalid place.
+// unpack unpacks the cells of a chunk. Its error names the invalid cell.
 func unpack(c history.Chunk, src []byte) (history.Cells, error) {
-	places := c.Places()
-	cells := make(history.Cells, 0, min(len(src), places)+1) // with room for one more, which is often added
-	for place := 0; len(src) > 0; place++ {
-		var sum, second uint64 // the second is the peak or, after a 0, how many more places are empty
+	size := c.Len()
+	cells := make(history.Cells, 0, min(len(src), size)+1) // with room for one more, which is often added
+	for index := 0; len(src) > 0; index++ {
+		var sum, second uint64 // second is the peak or, after a 0, the number of further empty buckets
 		rest, err := cutNumbers(src, &sum)
 		if err == nil && (sum == 0 || c.Tier > history.Minutes) {
 			rest, err = cutNumbers(rest, &second)
@@ -317,15 +318,15 @@ func unpack(c history.Chunk, src []byte) (history.Cells, error) {
 		}
 		src = rest
 		if sum == 0 {
-			place += int(min(second, uint64(places)))
+			index += int(min(second, uint64(size)))
 			continue
 		}
-		cell := history.Cell{Place: place, Sum: sum, Peak: second}
+		cell := history.Cell{Index: index, Sum: sum, Peak: second}
 		if c.Tier == history.Minutes {
 			cell.Peak = sum
 		}
-		if place >= places || cell.Peak == 0 || cell.Peak > sum || sum > history.MaxTotal {
-			return nil, fmt.Errorf("place %d of %d has sum %d and peak %d", place, places, sum, cell.Peak)
+		if index >= size || cell.Peak == 0 || cell.Peak > sum || sum > history.MaxTotal {
+			return nil, fmt.Errorf("index %d of %d has sum %d and peak %d", index, size, sum, cell.Peak)
 		}
 		cells = append(cells, cell)
 	}

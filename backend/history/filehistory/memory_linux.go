@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openMemory makes a file in memory, as every directory may be read-only.
+// openMemory makes a file in memory. It needs no writable directory.
 func openMemory(name string, _ int, _ os.FileMode) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

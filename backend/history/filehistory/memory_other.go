@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// openMemory makes an unlinked temporary file, which is gone with its process.
+// openMemory makes an unlinked temporary file, which ends with its process.
 func openMemory(name string, _ int, _ os.FileMode) (*os.File, error) {
 	f, err := os.CreateTemp("", name)
 	if err != nil {

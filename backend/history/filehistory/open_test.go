@@ -20,7 +20,7 @@ import (
 )
 
 func TestOpenReportsAFileInUse(t *testing.T) {
-	c := Config{Dir: t.TempDir(), Keep: history.DefaultKeep()}
+	c := Config{Dir: t.TempDir(), Retention: history.DefaultRetention()}
 	s := opened(t, Open, c)
 	_, err := Open(c) // the lock belongs to the opened file, so this process can be the second
 	want := "history file " + filepath.Join(c.Dir, Name) + " is in use by another weir: ask it over --admin"
@@ -93,7 +93,7 @@ func TestOpenReportsAnUnwritableDirectory(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Dir: filepath.Join(file, "data"), Keep: history.DefaultKeep()}
+	c := Config{Dir: filepath.Join(file, "data"), Retention: history.DefaultRetention()}
 	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), filepath.Join(c.Dir, Name)) {
 		t.Errorf("Open says %v, want an error with the file's name", err)
 	}

@@ -40,9 +40,9 @@ func FuzzUnpack(f *testing.F) {
 			return
 		}
 		for i, cell := range cells {
-			sorted := cell.Place >= 0 && cell.Place < c.Places() && (i == 0 || cell.Place > cells[i-1].Place)
+			sorted := cell.Index >= 0 && cell.Index < c.Len() && (i == 0 || cell.Index > cells[i-1].Index)
 			if !sorted || cell.Sum == 0 || cell.Peak > cell.Sum {
-				t.Fatalf("% x of %v is read as %v: place %d is wrong", packed, c, cells, i)
+				t.Fatalf("% x of %v is read as %v: index %d is wrong", packed, c, cells, i)
 			}
 		}
 		if again, err := unpack(c, pack(c.Tier, cells)); err != nil || !slices.Equal(again, cells) {

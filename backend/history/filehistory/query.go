@@ -40,24 +40,24 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 	return nil
 }
 
-// match is a series that matches a query, or may match it.
+// match is a series that matches, or may match, a query.
 type match struct {
 	history.Ledger
 	id      history.ID
-	damage  error // the first reason why some of it cannot be read
-	unnamed bool  // as in history.Series
+	damage  error // Err of history.Series
+	unnamed bool  // Unnamed of history.Series
 }
 
-// noteDamage notes a row of the series that cannot be read. Its error does not ask to move the file away, as a row that
-// blocks a batch does.
+// noteDamage notes an unreadable row of the series. The error does not wrap ErrDamaged, whose text asks to move the
+// file away.
 func (m *match) noteDamage(t *table, key []byte, err error) {
 	if m.damage == nil {
 		m.damage = fmt.Errorf("%s: row %x: %w", t.store, key, err)
 	}
 }
 
-// find returns all series of the partition that match a query, without their chunks. A series whose row cannot be read is
-// compared by its key with the series that the query names; if the query names none, it matches.
+// find returns all series of the partition that match a query, without their chunks. It compares the key of an
+// unreadable row with the series that the query names; if the query names none, the row matches.
 func (t *table) find(q *history.Query) (map[seriesHash]*match, error) {
 	named := make(map[seriesHash]history.ID)
 	for _, id := range q.IDs() {
@@ -77,18 +77,18 @@ func (t *table) find(q *history.Query) (map[seriesHash]*match, error) {
 		}
 		if err != nil {
 			m.noteDamage(t, key, err)
-			id, known := named[hash]
-			m.id, m.unnamed = id, !known
+			id, ok := named[hash]
+			m.id, m.unnamed = id, !ok
 		}
 		if m.unnamed && len(named) == 0 || !m.unnamed && q.Matches(m.id) {
-			kept := m // so that only matches are allocated
-			matches[hash] = &kept
+			found := m // so that only matches are allocated
+			matches[hash] = &found
 		}
 	}
 	return matches, nil
 }
 
-// fill reads the chunks that a query needs, except those that cannot be read.
+// fill reads the chunks that a query needs, except unreadable ones.
 func (t *table) fill(matches map[seriesHash]*match, q *history.Query) error {
 	chunks, err := t.chunks(history.Minutes, history.Days)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *table) fill(matches map[seriesHash]*match, q *history.Query) error {
 				if err != nil {
 					m.noteDamage(t, key, err)
 				}
-				_ = m.SetCells(c, cells) // for a ledger it cannot fail
+				_ = m.SetCells(c, cells) // a ledger returns no errors
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package filehistory keeps the history of hits in a file, or in memory if no file can be written. One process holds the
-// file; others ask that process.
+// Package filehistory stores the history of hits in a file, or in memory if no file can be written. One process locks
+// the file; others have to query that process.
 package filehistory
 
 import (
@@ -23,33 +23,33 @@ import (
 // Name is the file's name in its directory.
 const Name = "history.db"
 
-// lockTimeout is how long Open waits for the file of a process that is ending.
+// lockTimeout is how long Open waits for the lock of the file, as a process that is ending may still have it.
 const lockTimeout = time.Second
 
 var (
-	// ErrInUse means that another process holds the file.
+	// ErrInUse means that another process has locked the file.
 	ErrInUse = errors.New("is in use by another weir: ask it over --admin")
-	// ErrDamaged means that the file is not as weir wrote it. weir deletes nothing.
+	// ErrDamaged means that the file has something that weir did not write. The store deletes nothing.
 	ErrDamaged = errors.New("is damaged: stop weir and move the file away; a new one will begin empty")
-	// ErrFormat means that another version or program wrote the file. weir does not change it.
+	// ErrFormat means that another version or program wrote the file. The store does not change it.
 	ErrFormat = errors.New("was not written by this version of weir")
 )
 
 // Config configures a store.
 type Config struct {
-	Dir  string // holds the file; made if it is missing
-	Keep history.Keep
-	Now  func() time.Time // the store's clock; nil for time.Now
+	Dir       string // holds the file; made if it is missing
+	Retention history.Retention
+	Now       func() time.Time // the store's clock; nil for time.Now
 	// Step, if not nil, is called before and after each step at which a crash could matter, with its name. For tests.
 	Step func(name string)
 }
 
 // Store is a [history.Store] in one file.
 type Store struct {
-	name    string // for messages
+	name    string // in errors
 	c       Config // with its defaults
 	db      *bolt.DB
-	writing sync.Mutex // the write lock
+	writing sync.Mutex // held by the one goroutine that writes
 	damaged atomic.Pointer[error]
 
 	mu      sync.Mutex
@@ -58,7 +58,8 @@ type Store struct {
 
 var _ history.Store = (*Store)(nil)
 
-// Open opens or creates the file, and locks it. Its errors name the file, and may wrap ErrInUse, ErrDamaged or ErrFormat.
+// Open opens or creates the file, and locks it. Its errors name the file, and may wrap ErrInUse, ErrDamaged or
+// ErrFormat.
 func Open(c Config) (*Store, error) {
 	path := filepath.Join(c.Dir, Name)
 	s, err := newStore("history file "+path, c)
@@ -74,7 +75,7 @@ func Open(c Config) (*Store, error) {
 	return s, s.open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, OpenFile: os.OpenFile})
 }
 
-// InMemory opens a store that is gone with its process. It ignores Dir.
+// InMemory opens a store that ends with its process. It ignores Dir.
 func InMemory(c Config) (*Store, error) {
 	s, err := newStore("history in memory", c)
 	if err != nil {
@@ -91,7 +92,7 @@ func newStore(name string, c Config) (*Store, error) {
 		c.Step = func(string) {}
 	}
 	s := &Store{name: name, c: c}
-	return s, s.wrap(c.Keep.Check())
+	return s, s.wrap(c.Retention.Check())
 }
 
 // open opens the database for writing. If it fails, nothing stays open, and a file of another version is unchanged.
@@ -117,12 +118,12 @@ func (s *Store) open(path string, o bolt.Options) error {
 		_ = s.db.Close()
 	}
 	if err != nil && opened != nil {
-		_ = opened.Close() // which also releases the lock, whatever the state of the database
+		_ = opened.Close() // releases the lock, even if the database is damaged
 	}
 	return s.wrap(err)
 }
 
-// WaitReplicated implements [history.Store]. It does nothing, as a file loses nothing.
+// WaitReplicated implements [history.Store]. It does nothing, as a file has no failover.
 func (s *Store) WaitReplicated(context.Context) error { return nil }
 
 // Close waits for running transactions and closes the store.
@@ -135,7 +136,7 @@ func (s *Store) Close() error {
 	return s.wrap(s.db.Close())
 }
 
-// wrap names the file in an error, once.
+// wrap adds the name of the file to an error, once.
 func (s *Store) wrap(err error) error {
 	switch {
 	case err == nil, strings.HasPrefix(err.Error(), s.name):

@@ -27,7 +27,7 @@ func third(n int) int {
 // opened is a store that is closed when its test ends, if not before. It keeps what is usual unless told otherwise.
 func opened(t testing.TB, open func(Config) (*Store, error), c Config) *Store {
 	t.Helper()
-	c.Keep = cmp.Or(c.Keep, history.DefaultKeep())
+	c.Retention = cmp.Or(c.Retention, history.DefaultRetention())
 	s, err := open(c)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func opened(t testing.TB, open func(Config) (*Store, error), c Config) *Store {
 }
 
 func config(dir string, o historytest.Options) Config {
-	return Config{Dir: dir, Keep: o.Keep, Now: o.Now, Step: o.Step}
+	return Config{Dir: dir, Retention: o.Retention, Now: o.Now, Step: o.Step}
 }
 
 func TestFilePassesTheSuite(t *testing.T) {

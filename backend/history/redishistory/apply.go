@@ -12,11 +12,12 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
-// maxSends is how often a batch is sent if its keys are those of another hour than the server's. The second time is right,
-// unless an hour has ended in between.
+// maxSends bounds how often a batch is sent because its keys are of another hour than the server's clock. The second
+// time the keys are right, unless an hour has ended in between.
 const maxSends = 3
 
-// Apply implements [history.Store]. A batch whose answer was lost is sent again, as the number makes that harmless.
+// Apply implements [history.Store]. It sends a batch again if the answer is lost, which is harmless as batches have
+// numbers.
 func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch) (history.ApplyResult, error) {
 	if s.c.ReadOnly {
 		return history.ApplyResult{}, errReadOnly
@@ -38,7 +39,7 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		}
 		r, overfull := parseResult(reply, &b)
 		for _, id := range overfull {
-			if err := s.downsampleEarly(ctx, p, id); err != nil { // the batch is counted whatever becomes of this
+			if err := s.downsampleEarly(ctx, p, id); err != nil { // the batch is counted nevertheless
 				s.log.Warn("a series with too many points could not be downsampled early", "series", id, "error", err)
 			}
 		}
@@ -48,8 +49,8 @@ func (s *Store) Apply(ctx context.Context, p history.Partition, b history.Batch)
 		"hour: set it right", p)
 }
 
-// send sends a batch. Minutes go into the chunk of their hour, those of hours after latestHour into that one's: it is the
-// server's present hour. Each coarser bucket has a key more, of its chunk's peaks.
+// send sends a batch. Minutes go into the chunk of their hour, or into that of latestHour, the server's present hour,
+// if theirs is later. Each coarser bucket has one more key: its chunk's peaks.
 func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch, latestHour int64) (
 	pipeline.Reply, error) {
 	keys := make([]string, 0, 2+2*len(b.Increments))
@@ -59,28 +60,28 @@ func (s *Store) send(ctx context.Context, p history.Partition, b *history.Batch,
 	for n, i := range b.Increments {
 		name := seriesName(i.ID)
 		series := seriesKey(p, name)
-		c, place := history.ChunkOf(i.Tier, i.Minute*60), int64(0)
+		c, index := history.ChunkOf(i.Tier, i.Minute*60), int64(0)
 		if i.Tier == history.Minutes {
 			c.Number = min(c.Number, latestHour)
-			place = i.Minute - c.Number*60
+			index = i.Minute - c.Number*60
 		} else {
-			place = int64(c.Place(i.Minute * 60))
-			coarse = append(coarse, n+1, chunkName(c), s.c.Keep.Due(c, c.At(int(place))), strconv.FormatUint(i.Peak, 10))
+			index = int64(c.Index(i.Minute * 60))
+			coarse = append(coarse, n+1, chunkName(c), s.c.Retention.Due(c, c.At(int(index))), strconv.FormatUint(i.Peak, 10))
 			peaks = append(peaks, chunkKeys(series, c)[1])
 		}
 		keys = append(keys, series, chunkKey(series, c))
-		increments = append(increments, c.Number, place, strconv.FormatUint(i.Hits, 10))
+		increments = append(increments, c.Number, index, strconv.FormatUint(i.Hits, 10))
 		names = append(names, name)
 	}
-	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Keep.Ages[history.Minutes] / time.Second), s.c.Keep.MaxPoints,
+	args := []any{b.Writer, b.Seq, b.After, int64(s.c.Retention.Ages[history.Minutes] / time.Second), s.c.Retention.MaxPoints,
 		asJSON(increments), asJSON(coarse)}
-	return s.run(ctx, p, s.scripts.apply, append(keys, peaks...), append(args, names...)...) // names may be no UTF-8, which JSON cannot hold
+	return s.run(ctx, p, s.scripts.apply, append(keys, peaks...), append(args, names...)...) // names need not be UTF-8, as JSON must
 }
 
-// parseResult reads what the script answered. Overfull are the series that now hold too many points.
+// parseResult parses the script's reply. overfull are the series that now have too many points.
 func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult, overfull []history.ID) {
 	hits := func(i int) uint64 {
-		n, _ := strconv.ParseUint(item[string](reply, i), 10, 64) // of more than it can hold, the most
+		n, _ := strconv.ParseUint(item[string](reply, i), 10, 64) // the largest uint64 if it overflows
 		return n
 	}
 	r = history.ApplyResult{Last: hits(1), Refused: hits(2)}
@@ -93,8 +94,8 @@ func parseResult(reply pipeline.Reply, b *history.Batch) (r history.ApplyResult,
 	full := item[[]any](reply, 3)
 	for i := range full {
 		at := item[int64](full, i) - 1
-		known := at >= 0 && at < int64(len(b.Increments)) // else the reply is not the script's
-		if known && !slices.Contains(overfull, b.Increments[at].ID) {
+		valid := at >= 0 && at < int64(len(b.Increments))
+		if valid && !slices.Contains(overfull, b.Increments[at].ID) {
 			overfull = append(overfull, b.Increments[at].ID)
 		}
 	}

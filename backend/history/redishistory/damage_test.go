@@ -63,7 +63,7 @@ func TestApplyOnDamageChangesNothing(t *testing.T) {
 	client := f.client()
 	p, ids := historytest.Partners(5)
 	hour, minute := history.ChunkOf(history.Minutes, start.Unix()), start.Unix()/60
-	place := hour.Place(start.Unix())
+	place := hour.Index(start.Unix())
 	chunk := func(series string) string { return chunkKey(series, hour) }
 	batch := history.Batch{Writer: "ann", Seq: 2, After: 1}
 	for _, id := range ids {
@@ -132,7 +132,7 @@ func TestMoveOnDamageLosesNoHits(t *testing.T) {
 		{"a minute that is no number", from, []any{"hset", "7", "x"}},
 		{"a place that is no number", from, []any{"hset", "x", "7"}},
 		{"a target of another type", target, []any{"set", "x"}},
-		{"a target that is no number", target, []any{"hset", to.Place(start.Unix()), "x"}},
+		{"a target that is no number", target, []any{"hset", to.Index(start.Unix()), "x"}},
 		{"peaks of another type", func(series string) string { return chunkKeys(series, to)[1] }, []any{"set", "x"}},
 		{"a due set of other type", func(string) string { return dueKey(p) }, []any{"set", "x"}},
 	} {
@@ -160,8 +160,8 @@ func TestMoveOnDamageLosesNoHits(t *testing.T) {
 	}
 }
 
-// TestDownsampleSkipsInvalidSeriesNames puts pages of such names where the job comes first: both where it goes by what is
-// due, and where it visits all as it does not know the dates.
+// TestDownsampleSkipsInvalidSeriesNames puts pages of such names where the job comes first: both where it goes by what
+// is due, and where it visits all as it does not know the dates.
 func TestDownsampleSkipsInvalidSeriesNames(t *testing.T) {
 	f := shared(t, topology.Single)
 	client := f.client()
@@ -238,7 +238,7 @@ func TestDamagedSeriesHidesNoOtherSeries(t *testing.T) {
 	}
 	historytest.RunDamaged(t, func(t *testing.T, o historytest.Options) history.Store {
 		f.Flush(t)
-		return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
+		return opened(t, f, o.Now, func(c *Config) { c.Retention, c.Step = o.Retention, o.Step })
 	}, damages...)
 }
 

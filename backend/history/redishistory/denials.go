@@ -8,24 +8,25 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// denialsKey holds the denials that weirs have stored: texts, by when they were, in Unix milliseconds.
+// denialsKey is the sorted set of denials of all processes: texts, with their times in Unix milliseconds as scores.
 var denialsKey = denialsKeyOf(0)
 
 func denialsKeyOf(p history.Partition) string { return partitionKey(p) + "denials" }
 
-// At most 8,192 denials of the last day are kept: as many as a weir keeps in memory.
+// The set has at most maxDenials denials, as many as a process has in memory, none older than maxDenialAge.
 const maxDenials, maxDenialAge = 8 << 10, 24 * time.Hour
 
-// denialsAtOnce is how many are sent, or removed, by one command.
+// denialsAtOnce bounds the denials that one command adds or removes.
 const denialsAtOnce = 500
 
 // Denial is a denial as its writer describes it.
 type Denial struct {
 	At   time.Time
-	Text string // differs from those of all others
+	Text string // unique
 }
 
-// StoreDenials stores denials, and removes those that are too old or too many. One that is stored again is there once.
+// StoreDenials stores denials, and removes those that are too old or too many. Storing a denial again does not add it
+// twice.
 func (s *Store) StoreDenials(ctx context.Context, all []Denial, now time.Time) error {
 	for len(all) > 0 {
 		n := min(len(all), denialsAtOnce)
@@ -62,7 +63,7 @@ func (s *Store) StoreDenials(ctx context.Context, all []Denial, now time.Time) e
 	}
 }
 
-// Denials returns the texts of the stored denials of the last day, the oldest first.
+// Denials returns the texts of the stored denials of the last day, oldest first.
 func (s *Store) Denials(ctx context.Context, now time.Time) ([]any, error) {
 	return s.denials(ctx, "("+oldestDenial(now), "+inf", maxDenials)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxFailedInARow is how many partitions in a row may fail before a run of the job ends: nothing answers any more.
+// maxFailedInARow is how many partitions in a row may fail before the job ends, as probably no server answers.
 const maxFailedInARow = 16
 
-// Downsample implements [history.Store]. It begins with any partition, so that jobs that run at the same time rarely meet,
-// and goes on to the others where one fails, and to other series where one is damaged.
+// Downsample implements [history.Store]. It begins with a random partition, so that concurrent jobs rarely work on the
+// same one. It continues after an error of a partition or a damaged series, and returns the first error.
 func (s *Store) Downsample(ctx context.Context, now time.Time) (history.DownsampleResult, error) {
 	if s.c.ReadOnly {
 		return history.DownsampleResult{}, errReadOnly
@@ -26,12 +26,12 @@ func (s *Store) Downsample(ctx context.Context, now time.Time) (history.Downsamp
 	return s.runJob(ctx, now, false)
 }
 
-// Due counts the partitions that a job at a moment would look at, and the series that are due there. It changes nothing.
+// Due counts the partitions that a job at a moment would visit, and the series that are due there. It changes nothing.
 func (s *Store) Due(ctx context.Context, now time.Time) (history.DownsampleResult, error) {
 	return s.runJob(ctx, now, true)
 }
 
-// runJob visits all partitions; with dry it only counts what is due.
+// runJob visits all partitions. With dry it only counts the series that are due.
 func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.DownsampleResult, error) {
 	j := &job{Store: s, now: now, dry: dry, lastPause: time.Now()}
 	failedInARow := 0
@@ -61,32 +61,33 @@ func (s *Store) runJob(ctx context.Context, now time.Time, dry bool) (history.Do
 type job struct {
 	*Store
 	now       time.Time
-	dry       bool // only counts the series that are due
+	dry       bool
 	did       history.DownsampleResult
 	lastPause time.Time
 
-	firstError error // others would say the same
+	firstError error
 	failures   int
 }
 
-// noteError notes an error, and the job goes on.
+// noteError notes an error after which the job continues.
 func (j *job) noteError(err error) {
 	j.failures++
 	j.firstError = cmp.Or(j.firstError, err)
 }
 
-// visitPartition does all that is due in a partition. If nothing is, it sends one command.
+// visitPartition downsamples the due series of a partition, and deletes the positions of old writers. If there is
+// nothing to do, it sends one command.
 func (j *job) visitPartition(ctx context.Context, p history.Partition) error {
 	reply, err := j.run(ctx, p, j.scripts.peek, []string{agesKey(p), dueKey(p), writersKey(p)}, j.now.Unix())
 	if err != nil {
 		return err
 	}
-	now, notedAges, ages := item[int64](reply, 1), item[string](reply, 2), j.agesText()
+	now, storedAges, ages := item[int64](reply, 1), item[string](reply, 2), j.agesText()
 	hasSeries, hasDue, hasWriters := item[int64](reply, 3) > 0, item[int64](reply, 4) > 0, item[int64](reply, 5) > 0
 	if (hasSeries || hasWriters) && !j.dry {
 		err = j.probe(ctx, p)
 	}
-	if err == nil && hasSeries && notedAges != ages {
+	if err == nil && hasSeries && storedAges != ages {
 		err = j.visitAll(ctx, p, now, ages)
 	} else if err == nil && hasDue {
 		err = j.visitDue(ctx, p, now, float64(now))
@@ -97,29 +98,29 @@ func (j *job) visitPartition(ctx context.Context, p history.Partition) error {
 	return j.deleteWriters(ctx, p, now)
 }
 
-// visitAll looks at all series of a partition, as other ages have other dates, and notes the ages.
+// visitAll visits all series of a partition, since their due dates depend on the ages, and stores the ages.
 func (j *job) visitAll(ctx context.Context, p history.Partition, now int64, ages string) error {
 	failures := j.failures
 	if err := j.visitDue(ctx, p, now, math.Inf(1)); err != nil || j.dry || failures != j.failures {
 		return err
 	}
-	if _, err := j.command(ctx, p, "set", agesKey(p), ages); err != nil { // a full server; the next job visits all again
-		j.log.Debug("the ages of the tiers were not noted", "error", err)
+	if _, err := j.command(ctx, p, "set", agesKey(p), ages); err != nil { // the server is full; the next job visits all series again
+		j.log.Debug("the ages of the tiers were not stored", "error", err)
 	}
 	return nil
 }
 
-// agesText is how long each tier is kept, in seconds: what the dates in the due set were made with.
+// agesText returns the ages of the retention in seconds, by which the due dates in the due set are computed.
 func (s *Store) agesText() string {
 	var all []string
-	for _, age := range s.c.Keep.Ages {
+	for _, age := range s.c.Retention.Ages {
 		all = append(all, strconv.FormatInt(int64(age/time.Second), 10))
 	}
 	return strings.Join(all, " ")
 }
 
-// visitDue visits the series of a partition that are scheduled until a moment. One that is damaged, or a name that is
-// none, does not stop it.
+// visitDue visits the series of a partition that are due until a moment. It continues after damaged series and invalid
+// names.
 func (j *job) visitDue(ctx context.Context, p history.Partition, now int64, until float64) error {
 	ids, damage, err := j.scanNames(ctx, p, &history.Query{}, until)
 	for _, d := range damage {
@@ -139,7 +140,7 @@ func (j *job) visitDue(ctx context.Context, p history.Partition, now int64, unti
 	return err
 }
 
-// noteDamage notes an error about damage. Any other error stays one.
+// noteDamage notes an error about damage and returns nil. It returns any other error.
 func (j *job) noteDamage(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		j.noteError(err)
@@ -148,14 +149,14 @@ func (j *job) noteDamage(err error) error {
 	return err
 }
 
-// visit moves all chunks of a series that are due, as far as they go, and drops the days that are too old; or it counts
+// visit moves all due chunks of a series as far as they are due, and drops expired days. In a dry run it only counts
 // the series.
 func (j *job) visit(ctx context.Context, r *record, now int64) error {
 	if r.damage != nil {
 		return r.damage
 	}
 	if j.dry {
-		if r.next(&j.c.Keep, now) != nil {
+		if r.dueChunks(&j.c.Retention, now) != nil {
 			j.did.Series++
 		}
 		return nil
@@ -163,7 +164,7 @@ func (j *job) visit(ctx context.Context, r *record, now int64) error {
 	before := j.did
 	err := j.downsampleSeries(ctx, r, now, &j.did, func() []history.Chunk {
 		j.pause(ctx)
-		return r.next(&j.c.Keep, now)
+		return r.dueChunks(&j.c.Retention, now)
 	})
 	if j.did != before {
 		j.did.Series++
@@ -171,7 +172,7 @@ func (j *job) visit(ctx context.Context, r *record, now int64) error {
 	return err
 }
 
-// pause waits so that the job, and the servers with it, work no more than Config.Pace of the time.
+// pause waits so that the job keeps a server busy for at most Config.Pace of the time.
 func (j *job) pause(ctx context.Context) {
 	owed := time.Duration(float64(time.Since(j.lastPause)) * (1/j.c.Pace - 1))
 	if owed < time.Millisecond {
@@ -184,12 +185,12 @@ func (j *job) pause(ctx context.Context) {
 	j.lastPause = time.Now()
 }
 
-// deleteWriters removes the positions of writers that have not written for history.WriterTTL.
+// deleteWriters deletes the positions of writers that have not written for history.WriterTTL.
 func (j *job) deleteWriters(ctx context.Context, p history.Partition, now int64) error {
 	const writerTTL = int64(history.WriterTTL / time.Second)
 	var old []any
 	err := j.scan(ctx, p, func(writer, position string) {
-		if at, known := lastHeard(position); known && now-at >= writerTTL {
+		if at, ok := lastWrite(position); ok && now-at >= writerTTL {
 			old = append(old, writer)
 		}
 	}, "hscan", writersKey(p))
@@ -207,8 +208,8 @@ func (j *job) deleteWriters(ctx context.Context, p history.Partition, now int64)
 	return nil
 }
 
-// lastHeard is when a writer was heard of last, by its position: its last number.
-func lastHeard(position string) (at int64, ok bool) {
+// lastWrite returns when a writer last wrote: the last number of its position.
+func lastWrite(position string) (at int64, ok bool) {
 	space := strings.LastIndexByte(position, ' ')
 	at, err := strconv.ParseInt(position[space+1:], 10, 64)
 	return at, space >= 0 && err == nil

@@ -13,7 +13,7 @@ import (
 // prefix begins every key of the history.
 const prefix = "weir:h"
 
-// partitionKey begins the keys of a partition. They share its hash tag, so that one script reaches them all.
+// partitionKey returns the prefix of a partition's keys, which share its hash tag, so that one script can use them all.
 func partitionKey(p history.Partition) string { return prefix + "{" + strconv.Itoa(int(p)) + "}:" }
 
 func formatKey(p history.Partition) string  { return partitionKey(p) + "format" }
@@ -22,8 +22,8 @@ func writersKey(p history.Partition) string { return partitionKey(p) + "writers"
 func agesKey(p history.Partition) string    { return partitionKey(p) + "ages" }
 func dueKey(p history.Partition) string     { return partitionKey(p) + "due" }
 
-// seriesName returns what a series is called in the due set: its parts, each with its length before it, so
-// that no two series have the same name.
+// seriesName returns the name of a series in the due set: its parts, each after its length, so that no two series have
+// the same name.
 func seriesName(id history.ID) string {
 	var b strings.Builder
 	for _, part := range [...]string{id.Domain, id.Path, id.Value} {
@@ -33,14 +33,14 @@ func seriesName(id history.ID) string {
 	return b.String()
 }
 
-// seriesKey returns the key of a series with a name. The keys of its chunks begin with it too. The hash keeps them
-// short: 96 bits of SHA-256 are not brought to collide, by chance or on purpose.
+// seriesKey returns the key of a series, which the keys of its chunks begin with. It has 96 bits of SHA-256 of the
+// name, which is short and free of collisions, even deliberate ones.
 func seriesKey(p history.Partition, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return partitionKey(p) + base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// parseName reads what seriesName wrote into a partition's due set.
+// parseName parses a result of seriesName in a partition's due set.
 func parseName(p history.Partition, name string) (id history.ID, err error) {
 	damaged := fmt.Errorf("%w: %s: %q is not the name of a series", ErrDamaged, dueKey(p), name)
 	rest := name
@@ -59,15 +59,15 @@ func parseName(p history.Partition, name string) (id history.ID, err error) {
 	return id, nil
 }
 
-// tierLetters begin the names of chunks, one for each tier.
+// tierLetters has for each tier the first letter of the names of its chunks.
 const tierLetters = "mfhd"
 
-// chunkName returns a chunk's name in its series: m489234 is the minutes of the hour 489234 since 1970.
+// chunkName returns the name of a chunk in its series: m489234 has the minutes of the hour 489234 since 1970.
 func chunkName(c history.Chunk) string {
 	return tierLetters[c.Tier:c.Tier+1] + strconv.FormatInt(c.Number, 10)
 }
 
-// parseChunk reads what chunkName writes.
+// parseChunk parses a result of chunkName.
 func parseChunk(name string) (c history.Chunk, ok bool) {
 	if len(name) < 2 {
 		return c, false
@@ -79,7 +79,7 @@ func parseChunk(name string) (c history.Chunk, ok bool) {
 
 func chunkKey(series string, c history.Chunk) string { return series + ":" + chunkName(c) }
 
-// chunkKeys returns the keys of a chunk: its sums, and where it is coarser than a minute its peaks.
+// chunkKeys returns the keys of a chunk: that of its sums and, if it is coarser than a minute, that of its peaks.
 func chunkKeys(series string, c history.Chunk) []string {
 	keys := []string{chunkKey(series, c)}
 	if c.Tier > history.Minutes {

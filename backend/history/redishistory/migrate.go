@@ -17,39 +17,40 @@ import (
 )
 
 const (
-	// moverKey is on every node of a ring while a mover is at work, and holds its token and its machine.
+	// moverKey is the lock of a mover, on every node of a ring. It holds the mover's token and host.
 	moverKey = prefix + ":mover"
-	// lockTime is the TTL of a mover's locks, and with them of its fence. A mover renews them after a third of it.
+	// lockTime is the TTL of a mover's locks, and thus of its fence. The mover renews the locks after a third of it.
 	lockTime = 30 * time.Second
-	// dumpSize is how many keys are copied with one script, and sampled how many series of a partition a plan measures.
+	// dumpSize is the number of keys that one script copies, and sampled the number of series that a plan measures in each
+	// partition.
 	dumpSize, sampled = 50, 10
 )
 
-// MoveConfig is what Move is to do.
+// MoveConfig configures a move.
 type MoveConfig struct {
-	To      string   // the nodes of the ring afterwards, as a URL names them
-	Lost    []string // nodes that are gone for good: what is on them begins anew
-	Machine string   // for people who are told that a mover is at work
-	DryRun  bool     // only find out what would be moved
+	To      string   // the URL of the ring after the move
+	Lost    []string // names of nodes that are lost for good; their partitions begin empty
+	Machine string   // this host, for the error of another mover
+	DryRun  bool     // only plan the move
 }
 
-// MovedPartition is a partition that moves, and what of it was copied; in a dry run, what is expected from a sample.
+// MovedPartition is a partition that moves. In a dry run Series and Bytes are estimates from a sample.
 type MovedPartition struct {
 	Partition history.Partition `json:"partition"`
 	From      string            `json:"from"`
 	To        string            `json:"to"`
-	Lost      bool              `json:"lost,omitempty"` // its node is gone for good, and so are its hits
+	Lost      bool              `json:"lost,omitempty"` // its node is lost for good, with its hits
 	Moved     bool              `json:"moved"`
 	Series    uint64            `json:"series"`
 	Bytes     uint64            `json:"bytes"`
 }
 
-// MoveResult is what a mover did, or would do.
+// MoveResult is the result of a move, or of its dry run.
 type MoveResult struct {
-	Version    int              `json:"version"` // of the table
+	Version    int              `json:"version"` // version of the table
 	Nodes      []string         `json:"nodes"`
-	Partitions []MovedPartition `json:"partitions"` // that move
-	// Expected is, in a dry run, how long it will take at the speed of a sample.
+	Partitions []MovedPartition `json:"partitions"`
+	// Expected is the estimated duration, in a dry run.
 	Expected time.Duration `json:"expected_ns,omitempty"`
 }
 
@@ -58,28 +59,28 @@ type mover struct {
 	*Store
 	config  MoveConfig
 	token   string
-	lock    string   // value of its locks
-	live    []string // the nodes of before and after, without those lost
+	lock    string   // value of the mover's locks
+	live    []string // the old and new nodes, without the lost ones
 	table   *table
-	states  map[string][]string // by node and partition, as found at the start; empty for lost nodes
+	states  map[string][]string // by node and partition, the state at the start; empty for lost nodes
 	renewed time.Time
 	result  MoveResult
 }
 
-// Move brings the partitions of a ring to where they belong on other nodes, one after the other, while weirs count and
-// read. It may be killed anywhere: the next one goes on.
+// Move moves the partitions of a ring to the nodes of c.To, one after the other, while other processes read and write.
+// It may be killed at any moment; the next Move continues.
 func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 	m := &mover{Store: s, renewed: time.Now(), config: c, token: rand.Text(), states: make(map[string][]string)}
 	m.lock = m.token + " " + c.Machine
 	if s.c.ReadOnly && !c.DryRun {
 		return MoveResult{}, errReadOnly
 	}
-	defer m.unlock(context.WithoutCancel(ctx)) // of one that is stopped, too
+	defer m.unlock(context.WithoutCancel(ctx))
 	targets, err := s.servers.Join(c.To)
 	if err != nil {
 		return MoveResult{}, fmt.Errorf("--to: %w", err)
 	}
-	err = m.begin(ctx, targets)
+	err = m.readStates(ctx, targets)
 	if err == nil {
 		err = m.plan(ctx, rendezvous(targets))
 	}
@@ -87,13 +88,13 @@ func (s *Store) Move(ctx context.Context, c MoveConfig) (MoveResult, error) {
 		s.OnPlan(len(m.result.Partitions))
 	}
 	if err == nil && !c.DryRun {
-		err = m.work(ctx, targets)
+		err = m.movePartitions(ctx, targets)
 	}
 	return m.result, err
 }
 
-// begin reads the table and the states of all partitions on all nodes.
-func (m *mover) begin(ctx context.Context, targets []string) error {
+// readStates reads the table, and the states of all partitions on all nodes. It takes the locks, except in a dry run.
+func (m *mover) readStates(ctx context.Context, targets []string) error {
 	m.ring.mu.Lock()
 	failed, err := m.loadTables(ctx)
 	m.ring.mu.Unlock()
@@ -113,7 +114,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	m.live = slices.DeleteFunc(slices.Clone(m.table.Nodes), func(n string) bool { return slices.Contains(m.config.Lost, n) })
 	for _, n := range m.live {
 		if failed[n] == nil {
-			_, failed[n] = m.read(ctx, n, moverKey)
+			_, failed[n] = m.readKeys(ctx, n, moverKey)
 		}
 		switch err := failed[n]; {
 		case err != nil && !slices.Contains(old.Nodes, n):
@@ -130,7 +131,7 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	if err := m.lockAndRead(ctx); err != nil {
 		return err
 	}
-	for p := range m.table.At {
+	for p := range m.table.NodeOf {
 		if err := m.findOwner(p); err != nil {
 			return err
 		}
@@ -138,10 +139,11 @@ func (m *mover) begin(ctx context.Context, targets []string) error {
 	return nil
 }
 
-// checkLost returns an error if a node that is called lost is none, and else has nothing known of it.
+// checkLost returns an error if a node of config.Lost is not lost. Else it sets the states of the lost nodes to empty
+// ones.
 func (m *mover) checkLost(before, targets []string, failed map[string]error) error {
 	for _, n := range m.config.Lost {
-		ended := slices.Equal(before, targets) // an earlier run did all, and there is no such node any more
+		ended := slices.Equal(before, targets) // an earlier run has moved everything and removed the node
 		switch {
 		case !strings.ContainsAny(n, ":/"):
 			return fmt.Errorf("--lost %s: it has no port: write host:port, as the ring names the node", n)
@@ -157,20 +159,20 @@ func (m *mover) checkLost(before, targets []string, failed map[string]error) err
 	return nil
 }
 
-// refuseAliases returns an error if a node is to come that is one of before by another name: whoever was told to empty it
-// would remove the history.
+// refuseAliases returns an error if a new node is an old one under another name: an operator who empties the new node
+// would delete the history.
 func (m *mover) refuseAliases(ctx context.Context, before []string) error {
 	names := make(map[string]string) // by server and database
-	for _, n := range m.live {       // those of before come first
+	for _, n := range m.live {       // old nodes come first
 		answer, err := pipeline.Do(ctx, m.servers, topology.Destination{Node: n}, "info")
 		if err != nil {
 			return err
 		}
-		id, known := parseInfo(answer)["run_id"]
-		if host, database, has := strings.Cut(n, "/"); has && host != "" { // else it is the path of a socket
+		id, ok := parseInfo(answer)["run_id"]
+		if host, database, has := strings.Cut(n, "/"); has && host != "" { // not the path of a socket
 			id += "/" + database
 		}
-		if other := names[id]; known && other != "" && !slices.Contains(before, n) {
+		if other := names[id]; ok && other != "" && !slices.Contains(before, n) {
 			return fmt.Errorf("%s and %s are the same server: name it once, as the ring does", n, other)
 		}
 		names[id] = n
@@ -178,8 +180,8 @@ func (m *mover) refuseAliases(ctx context.Context, before []string) error {
 	return nil
 }
 
-// lockAndRead takes the locks of all nodes, and reads the states of their partitions. It takes away the fences of a mover
-// that lost its locks, which then cannot switch any more, should it go on.
+// lockAndRead takes the locks of all nodes, and reads the states of their partitions. It removes the fences of a mover
+// that has lost its locks, so that this mover can no longer switch a partition, should it still run.
 func (m *mover) lockAndRead(ctx context.Context) (err error) {
 	var keys []string
 	for p := range history.Partitions {
@@ -190,11 +192,11 @@ func (m *mover) lockAndRead(ctx context.Context) (err error) {
 			err = m.takeLock(ctx, n, "")
 		}
 		if err == nil {
-			m.states[n], err = m.read(ctx, n, keys...)
+			m.states[n], err = m.readKeys(ctx, n, keys...)
 		}
 		for p, state := range m.states[n] {
 			if err == nil && strings.HasPrefix(state, format+" moving ") && !m.config.DryRun {
-				m.states[n][p], err = m.swap(ctx, n, keys[p], state, format, 0)
+				m.states[n][p], err = m.compareAndSwap(ctx, n, keys[p], state, format, 0)
 			}
 		}
 		if err != nil {
@@ -204,34 +206,34 @@ func (m *mover) lockAndRead(ctx context.Context) (err error) {
 	return nil
 }
 
-// findOwner corrects the table for a partition if a mover died before it wrote the table: a tombstone overrides the table,
-// and a partition that had already left a lost node is not lost.
+// findOwner corrects the table for a partition, as a mover may have died before it wrote the table: a tombstone
+// overrides the table, and a partition that has already left a lost node is not lost.
 func (m *mover) findOwner(p int) error {
 	for range m.table.Nodes {
-		if kind, _, to := parseState(m.states[m.table.Nodes[m.table.At[p]]][p]); kind == "moved" {
-			if m.table.At[p] = slices.Index(m.table.Nodes, to); m.table.At[p] < 0 {
+		if kind, _, to := parseState(m.states[m.table.Nodes[m.table.NodeOf[p]]][p]); kind == "moved" {
+			if m.table.NodeOf[p] = slices.Index(m.table.Nodes, to); m.table.NodeOf[p] < 0 {
 				return fmt.Errorf("partition %d has moved to %s, which no table names: name it in the configuration", p, to)
 			}
 		}
 	}
-	for _, n := range m.live { // of a lost node, which the partition had left before that was written
-		if slices.Contains(m.config.Lost, m.table.Nodes[m.table.At[p]]) && m.states[n][p] == format {
-			m.table.At[p] = slices.Index(m.table.Nodes, n)
+	for _, n := range m.live {
+		if slices.Contains(m.config.Lost, m.table.Nodes[m.table.NodeOf[p]]) && m.states[n][p] == format {
+			m.table.NodeOf[p] = slices.Index(m.table.Nodes, n)
 		}
 	}
 	return nil
 }
 
-// parseState returns what a state says beside the format: moving, copying or moved, the mover's token, and of a tombstone
-// the node; or nothing.
+// parseState returns the words of a state after the format: moving, copying or moved; the mover's token; and, of a
+// tombstone, the node.
 func parseState(state string) (kind, token, to string) {
 	word := append(strings.Fields(state), "", "", "", "")
 	return word[1], word[2], word[3]
 }
 
-// plan finds out which partitions move, and in a dry run what of them there is.
+// plan lists the partitions that move. In a dry run it estimates their sizes and the duration.
 func (m *mover) plan(ctx context.Context, goal *table) error {
-	m.result = MoveResult{Version: m.table.Version, Nodes: goal.Nodes, Partitions: []MovedPartition{}} // which JSON has a list for
+	m.result = MoveResult{Version: m.table.Version, Nodes: goal.Nodes, Partitions: []MovedPartition{}} // not null in JSON
 	var bytes, sampledBytes uint64
 	var took time.Duration
 	for i := range history.Partitions {
@@ -270,25 +272,25 @@ func (m *mover) plan(ctx context.Context, goal *table) error {
 	return nil
 }
 
-// measure returns how many bytes the dumps of some series have.
+// measure returns the size of the dumps of some series, in bytes.
 func (m *mover) measure(ctx context.Context, from *Store, p history.Partition, ids []history.ID) (bytes uint64, err error) {
 	records, _, err := from.readRecords(ctx, p, ids)
 	for i := 0; i < len(records) && err == nil; i++ {
 		var dumps pipeline.Reply
 		dumps, err = pipeline.Run(ctx, m.servers, topology.Destination{Node: from.pinned.node}, m.scripts.dump, records[i].allKeys())
-		bytes += size(dumps)
+		bytes += dumpBytes(dumps)
 	}
 	return bytes, err
 }
 
-func size(dumps pipeline.Reply) (bytes uint64) {
+func dumpBytes(dumps pipeline.Reply) (bytes uint64) {
 	for i := range dumps {
 		bytes += uint64(len(item[string](dumps, i)))
 	}
 	return bytes
 }
 
-// allKeys are the keys of a series: its own first, and then those of its chunks.
+// allKeys returns the keys of a series: first that of its hash, then those of its chunks.
 func (r *record) allKeys() []string {
 	keys := []string{r.key}
 	for _, c := range r.chunks {
@@ -297,12 +299,12 @@ func (r *record) allKeys() []string {
 	return keys
 }
 
-// work cleans up after a mover that died, moves what is planned, and stores the table of the end.
-func (m *mover) work(ctx context.Context, targets []string) error {
+// movePartitions cleans up after a mover that died, moves the planned partitions, and stores the final table.
+func (m *mover) movePartitions(ctx context.Context, targets []string) error {
 	before := m.ring.table.Load()
 	m.table.Left = len(m.result.Partitions)
 	if m.table.Left > 0 || before.Left > 0 || !slices.Equal(before.Nodes, targets) {
-		if err := m.store(ctx); err != nil { // a node that is to get something is asked from now on
+		if err := m.storeTable(ctx); err != nil { // from now on processes also read the tables of new nodes
 			return err
 		}
 	}
@@ -321,32 +323,32 @@ func (m *mover) work(ctx context.Context, targets []string) error {
 	if slices.Equal(m.table.Nodes, targets) {
 		return nil
 	}
-	m.table.Nodes, m.table.At = targets, goal.At
-	return m.store(ctx)
+	m.table.Nodes, m.table.NodeOf = targets, goal.NodeOf
+	return m.storeTable(ctx)
 }
 
-// unlock gives up the locks that there are, and with them the fence. What cannot be given up ends by itself.
+// unlock releases the locks, and with them the fence. A lock that cannot be released expires.
 func (m *mover) unlock(ctx context.Context) {
 	for _, n := range m.live {
-		_, _ = m.swap(ctx, n, moverKey, m.lock, "", 0)
+		_, _ = m.compareAndSwap(ctx, n, moverKey, m.lock, "", 0)
 	}
 }
 
 func (m *mover) takeLock(ctx context.Context, node, before string) error {
-	held, err := m.swap(ctx, node, moverKey, before, m.lock, lockTime)
-	if err == nil && held != m.lock {
-		_, machine, _ := strings.Cut(held, " ")
+	holder, err := m.compareAndSwap(ctx, node, moverKey, before, m.lock, lockTime)
+	if err == nil && holder != m.lock {
+		_, machine, _ := strings.Cut(holder, " ")
 		err = fmt.Errorf("another move runs from host %s, or was killed less than %.0f s ago (lock at %s): wait, then run this again", machine, lockTime.Seconds(), node)
 	}
 	return err
 }
 
-// cleanUp ends what a mover has begun that died: it removes what was left of partitions that have moved, and of copies that
-// were not switched to.
+// cleanUp completes the work of a mover that died: it removes the remains of partitions that have moved, and copies
+// that were never switched to.
 func (m *mover) cleanUp(ctx context.Context) error {
 	for _, n := range m.live {
 		for i, state := range m.states[n] {
-			p, after, isOwner := history.Partition(i), "", n == m.table.Nodes[m.table.At[i]]
+			p, after, isOwner := history.Partition(i), "", n == m.table.Nodes[m.table.NodeOf[i]]
 			kind, _, _ := parseState(state)
 			var err error
 			if kind == "moved" || kind == "copying" && !isOwner {
@@ -356,7 +358,7 @@ func (m *mover) cleanUp(ctx context.Context) error {
 				after = format // the switch was made
 			}
 			if err == nil && kind == "copying" {
-				m.states[n][i], err = m.swap(ctx, n, formatKey(p), state, after, 0)
+				m.states[n][i], err = m.compareAndSwap(ctx, n, formatKey(p), state, after, 0)
 			}
 			if err != nil {
 				return err
@@ -366,12 +368,12 @@ func (m *mover) cleanUp(ctx context.Context) error {
 	return nil
 }
 
-// store stores the table as the next version on all nodes.
-func (m *mover) store(ctx context.Context) error {
+// storeTable stores the table as the next version on all nodes.
+func (m *mover) storeTable(ctx context.Context) error {
 	m.table.Version++
 	for _, n := range m.live {
-		held, err := m.placement(ctx, n, m.table.text(), m.table.Version)
-		if err == nil && held != m.table.text() {
+		stored, err := m.placement(ctx, n, m.table.text(), m.table.Version)
+		if err == nil && stored != m.table.text() {
 			err = fmt.Errorf("node %s has another table of version %d: another mover is at work", n, m.table.Version)
 		}
 		if err != nil {
@@ -381,22 +383,22 @@ func (m *mover) store(ctx context.Context) error {
 	m.result.Version = m.table.Version
 	m.ring.mu.Lock()
 	defer m.ring.mu.Unlock()
-	m.adopt(m.table.clone())
+	m.useTable(m.table.clone())
 	return nil
 }
 
-// read returns what keys of a node hold.
-func (m *mover) read(ctx context.Context, node string, keys ...string) (held []string, err error) {
+// readKeys returns the values of keys of a node.
+func (m *mover) readKeys(ctx context.Context, node string, keys ...string) (values []string, err error) {
 	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, keys)
 	for i := range keys {
-		held = append(held, item[string](reply, i))
+		values = append(values, item[string](reply, i))
 	}
-	return held, err
+	return values, err
 }
 
-// swap changes what a key of a node holds from one value to another, "" being no key, and has it last for a time, 0 for
-// ever. It returns what the key then holds.
-func (m *mover) swap(ctx context.Context, node, key, from, to string, lasts time.Duration) (held string, err error) {
-	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, []string{key}, from, to, lasts.Milliseconds())
+// compareAndSwap changes the value of a key of a node from one to another, with a TTL, 0 for none. A value of "" means
+// that there is no key. It returns the value that the key then has.
+func (m *mover) compareAndSwap(ctx context.Context, node, key, from, to string, ttl time.Duration) (value string, err error) {
+	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.state, []string{key}, from, to, ttl.Milliseconds())
 	return item[string](reply, 0), err
 }

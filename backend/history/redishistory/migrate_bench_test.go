@@ -21,9 +21,9 @@ import (
 
 var moved = flag.Int("moved", 500, "how many series BenchmarkMove has, each busy for a year")
 
-// BenchmarkMove moves a year of busy series from two nodes to three and back by the command, beside a weir that counts on the
-// first two and keeps its history there. Its calls are measured before and during each move, in turn.
-// -moved 10000 is what OPERATION.md tells of.
+// BenchmarkMove moves a year of busy series from two nodes to three and back by the command, beside a weir that counts
+// on the first two and keeps its history there. Its calls are measured before and during each move, in turn. -moved
+// 10000 is what OPERATION.md tells of.
 func BenchmarkMove(b *testing.B) {
 	nodes := redistest.Ring(b, 3)
 	s := opened(b, ringOf(nodes[:2]...), fixed(start), nil)
@@ -89,7 +89,7 @@ func p99[T any](b *testing.B, asks *weirtest.Client, end <-chan T) time.Duration
 // fillYears fills a ring with series that all are like one whose every minute of the last year has hits.
 func fillYears(b *testing.B, s *Store, nodes []*redistest.Server) {
 	one := history.ID{Domain: "shop", Path: "p"}
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	var increments []history.Increment
 	at := start.Unix() / 60
 	for m := at; m > at-365*1440; {

@@ -22,7 +22,8 @@ import (
 // urlOf is the list of nodes that a move is to go to.
 func urlOf(nodes ...*redistest.Server) string { return ringOf(nodes...).config.URL }
 
-// client counts hits in many partitions, by batches that it sends again until they are acknowledged, and knows how many.
+// client counts hits in many partitions, by batches that it sends again until they are acknowledged, and knows how
+// many.
 type client struct {
 	s       *Store
 	counted map[history.ID]uint64
@@ -96,8 +97,8 @@ func statesOf(t *testing.T, n *redistest.Server) (states [history.Partitions]str
 	return states
 }
 
-// onceAt returns a Step that calls do once, when a mover comes to a step of a partition that has series: these are copied
-// after the keys that all partitions may have. Steps before the copy are those of the partition after it.
+// onceAt returns a Step that calls do once, when a mover comes to a step of a partition that has series: these are
+// copied after the keys that all partitions may have. Steps before the copy are those of the partition after it.
 func onceAt(step string, do func()) func(name string) {
 	copies, last, done := 0, "", false
 	return func(name string) {
@@ -142,8 +143,8 @@ func onlyAt(t *testing.T, s *Store, nodes ...*redistest.Server) {
 	}
 }
 
-// A mover that is killed at any step of a move leaves a history that is exact, readable and can be written, and the next
-// one ends the move; when the killed one goes on after that, as a machine that was paused, it does no harm.
+// A mover that is killed at any step of a move leaves a history that is exact, readable and can be written, and the
+// next one ends the move; when the killed one goes on after that, as a machine that was paused, it does no harm.
 func TestKilledMoverLosesNothing(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	var here, bystander, next *Store
@@ -202,8 +203,8 @@ func TestKilledMoverLosesNothing(t *testing.T) {
 	}
 }
 
-// Three nodes become five and then two, and back, while a client counts, jobs downsample and queries run: each answer is of
-// a moment, and in the end each hit is there once.
+// Three nodes become five and then two, and back, while a client counts, jobs downsample and queries run: each answer
+// is of a moment, and in the end each hit is there once.
 func TestRingMovesUnderLoad(t *testing.T) {
 	nodes := redistest.Ring(t, 5)
 	var clock atomic.Int64
@@ -255,8 +256,8 @@ func TestRingMovesUnderLoad(t *testing.T) {
 }
 
 // moveThrough moves a history from the first three of five nodes to all, then to the last two, and to three again. The
-// channels have something whenever some more partitions have moved, so that a fast machine does no more beside them than a
-// slow one, and are closed at the end.
+// channels have something whenever some more partitions have moved, so that a fast machine does no more beside them
+// than a slow one, and are closed at the end.
 func moveThrough(t *testing.T, now func() time.Time, nodes []*redistest.Server) (wake [3]chan bool, ended chan error) {
 	ended = make(chan error, 1)
 	for i := range wake {
@@ -318,7 +319,8 @@ func TestBatchCountsOnceAcrossAMove(t *testing.T) {
 	}
 }
 
-// Writers take away the fence of a mover that has died, and that one cannot switch any more: what they count would be lost.
+// Writers take away the fence of a mover that has died, and that one cannot switch any more: what they count would be
+// lost.
 func TestExpiredFenceSwitchesNothing(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers[:2]
 	w := newWriter(opened(t, ringOf(nodes[0]), fixed(start), nil), 3)
@@ -438,7 +440,8 @@ func TestMoveBeginsAnEmptyNodeAnew(t *testing.T) {
 	c.agree(t, reader)
 }
 
-// A server of the ring by another name seems to hold another history: whoever emptied it, as he was told, lost this one.
+// A server of the ring by another name seems to hold another history: whoever emptied it, as he was told, lost this
+// one.
 func TestAliasOfANodeIsRefused(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	s := opened(t, ringOf(nodes[:2]...), fixed(start), nil)
@@ -491,7 +494,8 @@ func TestAddedNodeTakesItsShareOnly(t *testing.T) {
 	}
 }
 
-// A weir that neither writes nor reads tells how far a move is, also of one that was stopped, and where the partitions are.
+// A weir that neither writes nor reads tells how far a move is, also of one that was stopped, and where the partitions
+// are.
 func TestPlacementTellsOfAMove(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	w := newWriter(opened(t, ringOf(nodes[:2]...), fixed(start), nil), 3)
@@ -549,7 +553,7 @@ func TestKilledNodeLosesNothingOfAMove(t *testing.T) {
 	for round, step := range atSteps {
 		to := [][]*redistest.Server{nodes, nodes[:2], nodes[1:]}[round%3]
 		for _, n := range nodes { // what the client has counted; a writer would send it again
-			if err := (&mover{Store: c.s}).durable(t.Context(), n.Addr); err != nil && slices.Contains(c.s.servers.Nodes(), n.Addr) {
+			if err := (&mover{Store: c.s}).waitDurable(t.Context(), n.Addr); err != nil && slices.Contains(c.s.servers.Nodes(), n.Addr) {
 				t.Fatal(err)
 			}
 		}

@@ -11,33 +11,33 @@ import (
 	"github.com/weirproxy/weir/backend/redis/pipeline"
 )
 
-// maxTogether is how many chunks of a series move at once: they take a server about a quarter of a millisecond.
-const maxTogether = 8
+// maxAtOnce is how many chunks of a series one script changes, which takes a server about a quarter of a millisecond.
+const maxAtOnce = 8
 
-// due returns when a chunk is due, or an earlier time: for days whose first is not known, that of the first of the
-// year.
-func (r *record) due(k *history.Keep, c history.Chunk) int64 {
-	if firstDay, known := r.firstDays[c]; known {
+// due returns when a chunk is due. For a chunk of days whose first stored day is unknown, it assumes the first day of
+// the year, so the result may be too early.
+func (r *record) due(k *history.Retention, c history.Chunk) int64 {
+	if firstDay, ok := r.firstDays[c]; ok {
 		return k.Due(c, firstDay)
 	}
 	return k.Due(c, c.Start())
 }
 
-// next returns the chunks that are moved or looked at next: of those due the finest and of these the oldest.
-func (r *record) next(k *history.Keep, now int64) (due []history.Chunk) {
+// dueChunks returns the due chunks to move next: the oldest ones of the finest tier, at most maxAtOnce.
+func (r *record) dueChunks(k *history.Retention, now int64) (due []history.Chunk) {
 	slices.SortFunc(r.chunks, func(a, b history.Chunk) int {
 		return cmp.Or(cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Number, b.Number))
 	})
 	for _, c := range r.chunks {
-		if r.due(k, c) <= now && len(due) < maxTogether && (due == nil || c.Tier == due[0].Tier) {
+		if r.due(k, c) <= now && len(due) < maxAtOnce && (due == nil || c.Tier == due[0].Tier) {
 			due = append(due, c)
 		}
 	}
 	return due
 }
 
-// score is when the first chunk is due, as the due set has it.
-func (r *record) score(k *history.Keep) string {
+// score returns the score of the series in the due set: when its first chunk is due.
+func (r *record) score(k *history.Retention) string {
 	if len(r.chunks) == 0 {
 		return "+inf"
 	}
@@ -45,7 +45,7 @@ func (r *record) score(k *history.Keep) string {
 	return strconv.FormatInt(r.due(k, first), 10)
 }
 
-// reread reads a record again. It returns its damage as an error.
+// reread reads a record again. It returns the record's damage as an error.
 func (s *Store) reread(ctx context.Context, r *record) error {
 	found, _, err := s.readRecords(ctx, r.partition, []history.ID{r.id})
 	if err != nil || len(found) == 0 {
@@ -57,10 +57,11 @@ func (s *Store) reread(ctx context.Context, r *record) error {
 	return r.damage
 }
 
-// errEarly means that a server's clock is behind the one that a move was planned by.
+// errEarly means that a server's clock is behind the time for which a change was computed.
 var errEarly = errors.New("the server's clock went back")
 
-// change runs a script that changes a series, unless the series or the clock is another than the change was planned by.
+// change runs a script that changes a series. It fails with errStale or errEarly if the change was computed for another
+// version or a later time.
 func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, keys []string, args ...any) error {
 	reply, err := s.run(ctx, r.partition, script, append([]string{dueKey(r.partition), r.key}, keys...), args...)
 	switch item[string](reply, 0) {
@@ -72,8 +73,8 @@ func (s *Store) change(ctx context.Context, r *record, script *pipeline.Script, 
 	return err
 }
 
-// downsampleSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is due
-// again. It reads the series again whenever that has changed meanwhile.
+// downsampleSeries moves the chunks of a series that next returns, until it returns none, and stores when the series is
+// due again. If the series has changed meanwhile, it reads it again.
 func (s *Store) downsampleSeries(ctx context.Context, r *record, now int64, did *history.DownsampleResult,
 	next func() []history.Chunk) error {
 	r.firstDays = make(map[history.Chunk]int64)
@@ -96,8 +97,8 @@ func (s *Store) downsampleSeries(ctx context.Context, r *record, now int64, did 
 	return r.changedTooOften()
 }
 
-// downsampleChunks moves chunks of a tier to the next, or drops their days that are older than the retention, once the
-// server's clock has come to now.
+// downsampleChunks moves chunks of a tier to the next one, or drops their expired days. It fails if the server's clock
+// is before now.
 func (s *Store) downsampleChunks(ctx context.Context, r *record, chunks []history.Chunk, now int64,
 	did *history.DownsampleResult) error {
 	touched := slices.Clone(chunks)
@@ -118,7 +119,7 @@ func (s *Store) downsampleChunks(ctx context.Context, r *record, chunks []histor
 	}
 	var moved history.DownsampleResult
 	for _, c := range chunks {
-		if err := ledger.Totals.Downsample(ledger, c, &s.c.Keep, now, &moved); err != nil {
+		if err := ledger.Totals.Downsample(ledger, c, &s.c.Retention, now, &moved); err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,8 @@ func (s *Store) downsampleChunks(ctx context.Context, r *record, chunks []histor
 	return nil
 }
 
-// save has a script change chunks of a series from what they held to what a ledger holds, if that is something else.
+// save changes the touched chunks of a series from the cells before to those of a ledger, by a script. It does nothing
+// if they are equal.
 func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	before map[history.Chunk]history.Cells, after *history.Ledger, now int64) error {
 	changes := []hashChange{r.updateChunks(touched, after)}
@@ -143,7 +145,7 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	if !slices.ContainsFunc(changes, func(h hashChange) bool { return len(h.Remove)+len(h.Set) > 0 }) {
 		return nil
 	}
-	score := r.score(&s.c.Keep)
+	score := r.score(&s.c.Retention)
 	if r.gone = len(r.chunks) == 0 && after.FullyExpired(r.id); r.gone {
 		score = ""
 	}
@@ -152,25 +154,25 @@ func (s *Store) save(ctx context.Context, r *record, touched []history.Chunk,
 	if err != nil {
 		return err
 	}
-	version, _ := strconv.ParseInt(r.version, 10, 64) // what is no number begins anew
+	version, _ := strconv.ParseInt(r.version, 10, 64) // 0 if it is not a number
 	r.version, r.Totals = strconv.FormatInt(version+1, 10), after.Totals
 	return nil
 }
 
-// hashChange is how a hash of a series changes, for change.lua. None of its lists is nil, which JSON has no list for.
+// hashChange is a change of a hash of a series, for change.lua. Its lists must not be nil, as JSON would have null.
 type hashChange struct {
-	Fields        int      // how many the hash must have; -1 if the version says enough
-	Remove        []string // fields
-	RemovedValues []string // what these must hold, if Fields is not -1
-	Set           []string // fields, each with its value
+	Fields        int      // number of fields that the hash must have; -1 if the version is check enough
+	Remove        []string // fields to remove
+	RemovedValues []string // the values that these must have, unless Fields is -1
+	Set           []string // fields to set, each followed by its value
 }
 
 func newHashChange(fields int) hashChange {
 	return hashChange{fields, []string{}, []string{}, []string{}}
 }
 
-// updateChunks brings the record's list of chunks to what a ledger holds of those touched, and returns how the series' own hash
-// changes.
+// updateChunks updates the record's list of chunks to those of touched that a ledger has, and returns the change of the
+// record's hash.
 func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) hashChange {
 	h := newHashChange(-1)
 	for _, c := range touched {
@@ -182,7 +184,7 @@ func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) ha
 			r.chunks, h.Set = append(r.chunks, c), append(h.Set, chunkName(c), "")
 		}
 		if c.Tier == history.Days && has {
-			r.firstDays[c] = c.At(cells[0].Place)
+			r.firstDays[c] = c.At(cells[0].Index)
 		}
 	}
 	if after.Expired != r.Expired {
@@ -191,7 +193,7 @@ func (r *record) updateChunks(touched []history.Chunk, after *history.Ledger) ha
 	return h
 }
 
-// hashChanges returns how the hashes of a chunk change: its sums and, where it is coarser than a minute, its peaks.
+// hashChanges returns the changes of the hashes of a chunk: its sums and, if it is coarser than a minute, its peaks.
 func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashChange) {
 	values := []func(history.Cell) uint64{func(cell history.Cell) uint64 { return cell.Sum }}
 	fields := len(before)
@@ -201,14 +203,14 @@ func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashCh
 	for _, value := range values {
 		h := newHashChange(fields)
 		for _, cell := range before {
-			if _, stays := after.Find(cell.Place); !stays {
-				h.Remove = append(h.Remove, strconv.Itoa(cell.Place))
+			if _, stays := after.Find(cell.Index); !stays {
+				h.Remove = append(h.Remove, strconv.Itoa(cell.Index))
 				h.RemovedValues = append(h.RemovedValues, strconv.FormatUint(value(cell), 10))
 			}
 		}
 		for _, cell := range after {
-			if i, was := before.Find(cell.Place); !was || value(before[i]) != value(cell) {
-				h.Set = append(h.Set, strconv.Itoa(cell.Place), strconv.FormatUint(value(cell), 10))
+			if i, was := before.Find(cell.Index); !was || value(before[i]) != value(cell) {
+				h.Set = append(h.Set, strconv.Itoa(cell.Index), strconv.FormatUint(value(cell), 10))
 			}
 		}
 		changes = append(changes, h)
@@ -216,12 +218,12 @@ func hashChanges(c history.Chunk, before, after history.Cells) (changes []hashCh
 	return changes
 }
 
-// reschedule stores when a series is due next that needs nothing now.
+// reschedule stores when a series is due next.
 func (s *Store) reschedule(ctx context.Context, r *record) error {
-	return s.change(ctx, r, s.scripts.due, nil, r.version, r.name, r.score(&s.c.Keep))
+	return s.change(ctx, r, s.scripts.due, nil, r.version, r.name, r.score(&s.c.Retention))
 }
 
-// downsampleEarly rolls a series early until it holds no more points finer than a day than it may.
+// downsampleEarly moves chunks of a series before they are due until it has at most MaxPoints points finer than a day.
 func (s *Store) downsampleEarly(ctx context.Context, p history.Partition, id history.ID) error {
 	found, now, err := s.readRecords(ctx, p, []history.ID{id})
 	if err != nil || len(found) == 0 {
@@ -232,7 +234,7 @@ func (s *Store) downsampleEarly(ctx context.Context, p history.Partition, id his
 		return r.damage
 	}
 	return s.downsampleSeries(ctx, r, now, new(history.DownsampleResult), func() []history.Chunk {
-		if c, found := s.c.Keep.Early(r.chunks, now); found && r.Points > uint64(s.c.Keep.MaxPoints) {
+		if c, found := s.c.Retention.Early(r.chunks, now); found && r.Points > uint64(s.c.Retention.MaxPoints) {
 			return []history.Chunk{c}
 		}
 		return nil

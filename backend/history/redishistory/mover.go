@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// move brings a partition to another node.
+// move moves a partition to another node.
 func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	p := one.Partition
 	if !one.Lost {
@@ -26,8 +26,8 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 		}
 		m.step("fenced")
 	}
-	held, err := m.swap(ctx, one.To, formatKey(p), m.states[one.To][p], m.copying(), 0)
-	if err == nil && held != m.copying() {
+	state, err := m.compareAndSwap(ctx, one.To, formatKey(p), m.states[one.To][p], m.copyingState(), 0)
+	if err == nil && state != m.copyingState() {
 		err = fmt.Errorf("partition %d has come to %s meanwhile: another mover was at work", p, one.To)
 	}
 	if m.step("copying"); err == nil && !one.Lost {
@@ -40,18 +40,18 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.swap(ctx, one.To, formatKey(p), m.copying(), format, 0); err != nil {
+	if _, err := m.compareAndSwap(ctx, one.To, formatKey(p), m.copyingState(), format, 0); err != nil {
 		return err
 	}
-	if err := m.durable(ctx, one.To); err != nil {
+	if err := m.waitDurable(ctx, one.To); err != nil {
 		return err
 	}
 	one.Moved = true
-	m.table.At[p] = slices.Index(m.table.Nodes, one.To)
+	m.table.NodeOf[p] = slices.Index(m.table.Nodes, one.To)
 	m.table.Left--
 	m.table.Bytes += one.Bytes
 	m.step("table")
-	if err := m.store(ctx); err != nil || one.Lost {
+	if err := m.storeTable(ctx); err != nil || one.Lost {
 		return err
 	}
 	m.step("remove")
@@ -60,15 +60,15 @@ func (m *mover) move(ctx context.Context, one *MovedPartition) error {
 	return err
 }
 
-// switchTo makes the fence a tombstone, once the copy is durable.
+// switchTo replaces the fence by a tombstone, after the copy is durable.
 func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone string) error {
-	if err := m.durable(ctx, one.To); err != nil {
+	if err := m.waitDurable(ctx, one.To); err != nil {
 		return err
 	}
 	m.step("switch")
-	for try := range 2 { // again, in case that the node was killed before it had written it
-		held, err := m.swap(ctx, one.From, formatKey(one.Partition), m.fence(), tombstone, 0)
-		if err == nil && held != tombstone {
+	for try := range 2 { // twice, as the node may have been killed before it had written the tombstone to disk
+		state, err := m.compareAndSwap(ctx, one.From, formatKey(one.Partition), m.fenceState(), tombstone, 0)
+		if err == nil && state != tombstone {
 			err = fmt.Errorf("partition %d was not switched to %s, as its fence at %s has ended: run it again", one.Partition, one.To, one.From)
 		}
 		if err != nil {
@@ -77,15 +77,15 @@ func (m *mover) switchTo(ctx context.Context, one *MovedPartition, tombstone str
 		if try == 0 {
 			m.step("switched")
 		}
-		if err := m.durable(ctx, one.From); err != nil {
+		if err := m.waitDurable(ctx, one.From); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// durable waits until a node has written to its append-only file what it holds, and its replicas have it.
-func (m *mover) durable(ctx context.Context, node string) error {
+// waitDurable waits until a node has written its data to its append-only file, and its replicas have it.
+func (m *mover) waitDurable(ctx context.Context, node string) error {
 	targets := make(map[string]uint64)
 	for begin := time.Now(); ; {
 		answer, err := pipeline.Do(ctx, m.servers, topology.Destination{Node: node}, "info")
@@ -107,12 +107,12 @@ func (m *mover) durable(ctx context.Context, node string) error {
 
 func (m *mover) step(name string) { m.c.Step("move: " + name) }
 
-// copying is the state of a partition at the node that gets it, until the switch.
-func (m *mover) copying() string { return format + " copying " + m.token }
+// copyingState is the state of a partition at its new node until the switch.
+func (m *mover) copyingState() string { return format + " copying " + m.token }
 
-// copyAndCompare copies a partition that is fenced, and reads it on both sides.
+// copyAndCompare copies a fenced partition, and compares both sides.
 func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
-	p, from, to := one.Partition, m.storeAt(one.From, m.fence()), m.storeAt(one.To, m.copying())
+	p, from, to := one.Partition, m.storeAt(one.From, m.fenceState()), m.storeAt(one.To, m.copyingState())
 	ids, damage, err := from.scanNames(ctx, p, &history.Query{}, math.Inf(1))
 	if err = cmp.Or(err, errors.Join(damage...)); err != nil {
 		return err
@@ -149,14 +149,14 @@ func (m *mover) copyAndCompare(ctx context.Context, one *MovedPartition) error {
 	return err
 }
 
-// copyKeys copies keys of a partition as they are. Those of a series are small.
+// copyKeys copies keys of a partition by DUMP and RESTORE.
 func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys ...string) error {
 	for some := range slices.Chunk(keys, dumpSize) {
 		dumps, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: one.From}, m.scripts.dump, some)
 		if err != nil {
 			return err
 		}
-		one.Bytes += size(dumps)
+		one.Bytes += dumpBytes(dumps)
 		if err := m.copyTo(ctx, one, some, "restore", dumps...); err != nil {
 			return err
 		}
@@ -164,7 +164,8 @@ func (m *mover) copyKeys(ctx context.Context, one *MovedPartition, keys ...strin
 	return nil
 }
 
-// copyPieces copies a key that may have a million members: one command for all would hold up its servers for long.
+// copyPieces copies a key in pieces, as it may have a million members, and one command for all would block the servers
+// for long.
 func (m *mover) copyPieces(ctx context.Context, one *MovedPartition, from *Store, key string) error {
 	scan, add := "zscan", "zadd"
 	if key == writersKey(one.Partition) {
@@ -186,16 +187,16 @@ func (m *mover) copyPieces(ctx context.Context, one *MovedPartition, from *Store
 	return err
 }
 
-// copyTo puts some of a copy at its node.
+// copyTo writes a part of the copy to the new node.
 func (m *mover) copyTo(ctx context.Context, one *MovedPartition, keys []string, command string, args ...any) error {
 	if err := m.renew(ctx); err != nil {
 		return err
 	}
 	m.step("copy")
-	return m.put(ctx, one.To, one.Partition, m.copying(), keys, command, args...)
+	return m.put(ctx, one.To, one.Partition, m.copyingState(), keys, command, args...)
 }
 
-// put runs a command on keys of a partition, while the state is a mover's.
+// put runs a command on keys of a partition, if the partition has this state.
 func (m *mover) put(ctx context.Context, node string, p history.Partition, state string, keys []string, command string, args ...any) error {
 	reply, err := pipeline.Run(ctx, m.servers, topology.Destination{Node: node}, m.scripts.put, append([]string{formatKey(p)}, keys...),
 		append([]any{state, command}, args...)...)
@@ -205,7 +206,7 @@ func (m *mover) put(ctx context.Context, node string, p history.Partition, state
 	return err
 }
 
-// sums returns for each series of a partition a hash of all that can be read of it.
+// sums returns a hash of the totals and points of each series of a partition.
 func (m *mover) sums(ctx context.Context, at *Store, p history.Partition) (map[history.ID]uint64, error) {
 	all := make(map[history.ID]uint64)
 	always := history.Query{From: math.MinInt64, To: math.MaxInt64}
@@ -224,10 +225,10 @@ func (m *mover) sums(ctx context.Context, at *Store, p history.Partition) (map[h
 
 var hashSeed = maphash.MakeSeed()
 
-// remove removes all that a node has of a partition, but for its state, which is a mover's. What names other keys goes last.
+// remove removes all keys of a partition from a node except its state. It removes keys that name other keys last.
 func (m *mover) remove(ctx context.Context, node string, p history.Partition, state string) error {
 	at := m.storeAt(node, state)
-	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // of what is no name there is nothing to remove
+	ids, _, err := at.scanNames(ctx, p, &history.Query{}, math.Inf(1)) // invalid names have no keys
 	for page := range slices.Chunk(ids, pageSize) {
 		var records []record
 		if err == nil {
@@ -249,29 +250,29 @@ func (m *mover) remove(ctx context.Context, node string, p history.Partition, st
 	return m.put(ctx, node, p, state, []string{writersKey(p), agesKey(p), denialsKeyOf(p), probeKey(p), dueKey(p)}, "unlink")
 }
 
-// storeAt returns a store that reads a partition in this state at one node, and follows no move.
+// storeAt returns a store that reads a partition with this state at one node, and follows no tombstone.
 func (m *mover) storeAt(node, state string) *Store {
 	_, token, _ := parseState(state)
 	return &Store{c: m.c, servers: m.servers, scripts: m.scripts, log: m.log, pinned: &route{node, token},
 		renew: m.renew}
 }
 
-// fence is the state of a partition at the node that it leaves, until the switch.
-func (m *mover) fence() string { return format + " moving " + m.token }
+// fenceState is the state of a partition at its old node until the switch.
+func (m *mover) fenceState() string { return format + " moving " + m.token }
 
-// raiseFence puts a fence before a partition at its node: it is only read from now on, as long as the lock there is held.
+// raiseFence fences a partition at its node: other processes may only read it while the mover holds the node's lock.
 func (m *mover) raiseFence(ctx context.Context, node string, p history.Partition) error {
-	held, err := m.swap(ctx, node, formatKey(p), format, m.fence(), 0)
-	if err == nil && held == "" {
-		held, err = m.swap(ctx, node, formatKey(p), "", m.fence(), 0)
+	state, err := m.compareAndSwap(ctx, node, formatKey(p), format, m.fenceState(), 0)
+	if err == nil && state == "" {
+		state, err = m.compareAndSwap(ctx, node, formatKey(p), "", m.fenceState(), 0)
 	}
-	if err == nil && held != m.fence() {
-		err = fmt.Errorf("partition %d at %s has become %q: run it again", p, node, held)
+	if err == nil && state != m.fenceState() {
+		err = fmt.Errorf("partition %d at %s has become %q: run it again", p, node, state)
 	}
 	return err
 }
 
-// renew renews the locks, if it is time. A dry run has none.
+// renew renews the locks if a third of lockTime has passed. A dry run has no locks.
 func (m *mover) renew(ctx context.Context) error {
 	if m.config.DryRun || time.Since(m.renewed) < lockTime/3 {
 		return ctx.Err()

@@ -18,36 +18,36 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// placementKey is on every node of a ring, and holds its table: see FORMAT.md.
+// placementKey is a key on every node of a ring, which holds the ring's table; see FORMAT.md.
 const placementKey = prefix + ":placement"
 
-// table says which node of a ring holds which partition.
+// table says which node of a ring has which partition.
 type table struct {
-	Version int      `json:"version"` // 0 as the ring was made: by rendezvous hashing
+	Version int      `json:"version"` // 0 for a new ring, with rendezvous hashing
 	Nodes   []string `json:"nodes"`
-	At      []int    `json:"at"`              // by partition, the index of its node
-	Left    int      `json:"left,omitempty"`  // partitions that the move under way has yet to bring to their nodes
-	Bytes   uint64   `json:"bytes,omitempty"` // that all moves have copied
+	NodeOf  []int    `json:"at"`              // by partition, the index of its node
+	Left    int      `json:"left,omitempty"`  // number of partitions that the present move has not moved yet
+	Bytes   uint64   `json:"bytes,omitempty"` // number of bytes that all moves have copied
 }
 
 func (t *table) clone() *table {
 	c := *t
-	c.Nodes, c.At = slices.Clone(t.Nodes), slices.Clone(t.At)
+	c.Nodes, c.NodeOf = slices.Clone(t.Nodes), slices.Clone(t.NodeOf)
 	return &c
 }
 
-// rendezvous is the table of a ring as it is made of nodes, and what a move brings it to.
+// rendezvous returns the table of a new ring of nodes, which is also the goal of a move to these nodes.
 func rendezvous(nodes []string) *table {
-	t := &table{Nodes: nodes, At: make([]int, history.Partitions)}
-	for p := range t.At {
-		t.At[p] = topology.Rendezvous(nodes, []byte(partitionKey(history.Partition(p))))
+	t := &table{Nodes: nodes, NodeOf: make([]int, history.Partitions)}
+	for p := range t.NodeOf {
+		t.NodeOf[p] = topology.Rendezvous(nodes, []byte(partitionKey(history.Partition(p))))
 	}
 	return t
 }
 
-func (t *table) node(p history.Partition) string { return t.Nodes[t.At[p]] }
+func (t *table) node(p history.Partition) string { return t.Nodes[t.NodeOf[p]] }
 
-// text is the table as nodes store it: for version 0 only the names, as older weirs do.
+// text returns the table as nodes store it. Of version 0 they store only the names, as older versions of weir do.
 func (t *table) text() string {
 	if t.Version == 0 {
 		return string(asJSON(t.Nodes))
@@ -55,7 +55,7 @@ func (t *table) text() string {
 	return string(asJSON(t))
 }
 
-// parseTable reads what a node stores.
+// parseTable parses the table that a node stores.
 func parseTable(node, text string) (*table, error) {
 	var t table
 	var names []string
@@ -63,45 +63,45 @@ func parseTable(node, text string) (*table, error) {
 	if err == nil && len(names) > 0 {
 		return rendezvous(names), nil
 	}
-	if err != nil && json.Unmarshal([]byte(text), &t) == nil && t.Version > 0 && len(t.At) == history.Partitions &&
-		!slices.ContainsFunc(t.At, func(i int) bool { return i < 0 || i >= len(t.Nodes) }) {
+	if err != nil && json.Unmarshal([]byte(text), &t) == nil && t.Version > 0 && len(t.NodeOf) == history.Partitions &&
+		!slices.ContainsFunc(t.NodeOf, func(i int) bool { return i < 0 || i >= len(t.Nodes) }) {
 		return &t, nil
 	}
 	return nil, fmt.Errorf("%w: %s on %s is no table of a ring's partitions: %.100q", ErrDamaged, placementKey, node, text)
 }
 
-// foreign reports whether two tables are of different rings.
-func (t *table) foreign(other *table) bool {
+// isForeign reports whether two tables are of different rings.
+func (t *table) isForeign(other *table) bool {
 	return t.Version == 0 && other.Version == 0 && !slices.Equal(t.Nodes, other.Nodes) ||
 		!slices.ContainsFunc(t.Nodes, func(n string) bool { return slices.Contains(other.Nodes, n) })
 }
 
-// newer compares tables. Two movers may write the same version; which one counts is then of no matter, as tombstones
-// mend either.
-func (t *table) newer(than *table) bool {
+// isNewer reports whether a table replaces another one, which may be nil. Two movers may write the same version; it
+// does not matter which one wins, as tombstones correct either.
+func (t *table) isNewer(than *table) bool {
 	return than == nil || cmp.Or(cmp.Compare(t.Version, than.Version), cmp.Compare(t.text(), than.text())) > 0
 }
 
-// ring is where the partitions are, as far as this process knows. Hits that lie on a node that is away wait for it.
+// ring has the nodes of the partitions, as this process last read them.
 type ring struct {
-	names     []string   // of the configuration, in order; nil if there is no ring
-	mu        sync.Mutex // locked while nodes are asked, which may take long
-	loaded    time.Time  // when they were
+	names     []string   // sorted names in the configuration; nil if there is no ring
+	mu        sync.Mutex // held while tables are read, which may take long
+	loaded    time.Time  // when the tables were last read
 	table     atomic.Pointer[table]
 	routes    [history.Partitions]atomic.Pointer[route]
-	confirmed sync.Map      // the nodes that are known to store a table
-	followed  atomic.Uint64 // see Placement
+	confirmed sync.Map      // the names of the nodes that store a table
+	followed  atomic.Uint64 // Placement.Followed
 }
 
-// Placement is where the partitions of a history are, as its store last knew.
+// Placement has the nodes of a history's partitions, as its store last read them.
 type Placement struct {
-	Nodes      map[string]int // how many each node has; all have none, "", where there is no ring
-	Left       int            // how many the move under way has yet to bring to their nodes
-	MovedBytes uint64         // that all moves of this history have copied
-	Followed   uint64         // how often this store came to a node that a partition had left, and went on to the next
+	Nodes      map[string]int // by node, its number of partitions; the node is "" if there is no ring
+	Left       int            // number of partitions that the present move has not moved yet
+	MovedBytes uint64         // number of bytes that all moves of this history have copied
+	Followed   uint64         // how often a node redirected this store, as a partition had moved
 }
 
-// Placement returns where the partitions are. It asks no server.
+// Placement returns the last known nodes of the partitions. It sends no command.
 func (s *Store) Placement() Placement {
 	all := Placement{Nodes: make(map[string]int), Followed: s.ring.followed.Load()}
 	if t := s.ring.table.Load(); t != nil {
@@ -120,12 +120,12 @@ func (s *Store) Placement() Placement {
 	return all
 }
 
-// route is a node, and the token of the move whose tombstone led there, if one did.
+// route is a node and, if a tombstone led to it, the token of the move.
 type route struct{ node, token string }
 
 var noRing = &route{}
 
-// format is what scripts expect at the node.
+// format returns the format that scripts expect at the node.
 func (r *route) format() string {
 	if r.token == "" {
 		return format
@@ -133,25 +133,25 @@ func (r *route) format() string {
 	return format + " " + r.token
 }
 
-// route returns where a partition is.
+// route returns the route to a partition.
 func (s *Store) route(ctx context.Context, p history.Partition) (*route, error) {
 	if s.pinned != nil {
 		return s.pinned, s.renew(ctx)
 	} else if s.ring.names == nil {
 		return noRing, nil
 	}
-	known := func() (r *route, ok bool) {
+	confirmed := func() (r *route, ok bool) {
 		if r = s.ring.routes[p].Load(); r != nil {
 			_, ok = s.ring.confirmed.Load(r.node)
 		}
 		return r, ok
 	}
-	if r, ok := known(); ok {
+	if r, ok := confirmed(); ok {
 		return r, nil
 	}
 	s.ring.mu.Lock()
 	defer s.ring.mu.Unlock()
-	if r, ok := known(); ok {
+	if r, ok := confirmed(); ok {
 		return r, nil
 	}
 	failed, err := s.loadTables(ctx)
@@ -162,15 +162,16 @@ func (s *Store) route(ctx context.Context, p history.Partition) (*route, error) 
 	return r, failed[r.node]
 }
 
-// loadTables reads the tables of all nodes, takes the newest, and stores it where there is none. It asks all before it stores
-// anything, so that no node of another ring is made one of this. Failed are the nodes that cannot be used, and why.
+// loadTables reads the tables of all nodes, uses the newest one, and stores it on nodes without a table. It reads all
+// tables before it stores any, so that no node of another ring joins this one. failed has the errors of the nodes that
+// cannot be used.
 func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err error) {
 	defer func() { s.ring.loaded = time.Now() }()
 	failed = make(map[string]error)
-	held := make(map[string]*table)
+	tables := make(map[string]*table)
 	var best *table
 	names := slices.Clone(s.ring.names)
-	for i := 0; i < len(names); i++ { // which grows
+	for i := 0; i < len(names); i++ { // names grows
 		text, err := s.placement(ctx, names[i])
 		if failed[names[i]] = err; err != nil || text == "" {
 			continue
@@ -179,7 +180,7 @@ func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err er
 		if err != nil {
 			return nil, err
 		}
-		if held[names[i]] = t; t.newer(best) {
+		if tables[names[i]] = t; t.isNewer(best) {
 			best = t
 		}
 		for _, n := range t.Nodes {
@@ -188,9 +189,9 @@ func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err er
 			}
 		}
 	}
-	for name, t := range held {
-		if t.foreign(best) {
-			return nil, fmt.Errorf("node %s holds history of a ring of %q, and another node of one of %q: name one ring's nodes, "+
+	for name, t := range tables {
+		if t.isForeign(best) {
+			return nil, fmt.Errorf("node %s has history of a ring of %q, and another node of one of %q: name one ring's nodes, "+
 				"or a ring of its own for the history", name, t.Nodes, best.Nodes)
 		}
 	}
@@ -204,40 +205,40 @@ func (s *Store) loadTables(ctx context.Context) (failed map[string]error, err er
 		best = rendezvous(s.ring.names)
 	}
 	for _, name := range best.Nodes {
-		if failed[name] == nil && held[name] == nil {
-			failed[name] = s.begin(ctx, name, best, len(held) > 0)
+		if failed[name] == nil && tables[name] == nil {
+			failed[name] = s.initNode(ctx, name, best, len(tables) > 0)
 		}
 		if failed[name] == nil {
 			s.ring.confirmed.Store(name, true)
 		}
 	}
-	s.adopt(best)
+	s.useTable(best)
 	return failed, nil
 }
 
-// begin stores a table on a node that has none.
-func (s *Store) begin(ctx context.Context, name string, t *table, others bool) error {
+// initNode stores a table on a node that has none. others means that other nodes of the ring have a table.
+func (s *Store) initNode(ctx context.Context, name string, t *table, others bool) error {
 	if s.c.ReadOnly && !s.c.Moves {
 		return fmt.Errorf("node %s has no placement of the history: it has lost what it held; a weir that counts goes on there, "+
 			"or else weir history move --to with all nodes of the ring begins it anew", name)
 	}
 	if others {
-		s.log.Warn("a node of the ring has no placement of the history: it has lost what it held", "node", name)
+		s.log.Warn("a node of the ring has no placement of the history", "node", name, "reason", "it has lost its data")
 	}
-	if s.c.ReadOnly { // a dry run finds what a move does
+	if s.c.ReadOnly { // a dry run of a move
 		return nil
 	}
 	text, err := s.placement(ctx, name, t.text(), t.Version)
-	if err == nil && text != t.text() { // another process was quicker
+	if err == nil && text != t.text() { // another process was faster
 		err = fmt.Errorf("node %s has been given the placement %.200s meanwhile: try again, or name the same nodes everywhere", name, text)
 	}
 	return err
 }
 
-// adopt goes by a table, if it is newer than the one before.
-func (s *Store) adopt(t *table) {
+// useTable uses a table from now on, if it is newer than the last one.
+func (s *Store) useTable(t *table) {
 	before := s.ring.table.Load()
-	if !t.newer(before) {
+	if !t.isNewer(before) {
 		return
 	}
 	s.ring.table.Store(t)
@@ -246,16 +247,16 @@ func (s *Store) adopt(t *table) {
 	}
 	sorted := slices.Sorted(slices.Values(t.Nodes))
 	if before == nil && !slices.Equal(sorted, s.ring.names) && !s.c.Moves {
-		s.log.Warn("the configuration names other nodes than those that the history is on: name these, or move it: "+
-			"weir history move --to", "configured", s.ring.names, "nodes", sorted)
+		s.log.Warn("the configuration names other nodes than those that the history is on", "configured", s.ring.names, "nodes", sorted,
+			"remedy", "name these, or move the history: weir history move --to")
 	}
 }
 
-// placement returns what a node has stored, "" for nothing. It first stores text, if there is any, and the node has none
-// or an older version.
+// placement returns the table that a node stores, "" for none. If there are textAndVersion, it first stores the text on
+// a node that has no table or an older version.
 func (s *Store) placement(ctx context.Context, name string, textAndVersion ...any) (string, error) {
 	url := name
-	if !strings.HasPrefix(name, "/") { // which is a socket
+	if !strings.HasPrefix(name, "/") { // not a socket
 		url = "redis://" + name // as it may end with the number of a database
 	}
 	if _, err := s.servers.Join(url); err != nil {
@@ -269,14 +270,14 @@ func (s *Store) placement(ctx context.Context, name string, textAndVersion ...an
 }
 
 const (
-	// reloadInterval is the shortest time between two looks at the tables because a node did not answer.
+	// reloadInterval is the least time between reads of the tables because a node did not answer.
 	reloadInterval = time.Second
-	// maxMoveWait is how long a script waits for a partition that is being moved, and movePause how often it looks.
+	// maxMoveWait is how long run waits for a partition that is being moved, movePause the time between tries.
 	maxMoveWait, movePause = 5 * time.Second, 20 * time.Millisecond
 )
 
-// follow reports whether to run a script again: the partition has moved to another node, or is being moved.
-func (s *Store) follow(ctx context.Context, p history.Partition, at *route, reply pipeline.Reply, failed error, begin time.Time) bool {
+// shouldRetry reports whether to run a script again, because the partition has moved to another node or is being moved.
+func (s *Store) shouldRetry(ctx context.Context, p history.Partition, at *route, reply pipeline.Reply, failed error, begin time.Time) bool {
 	if s.pinned != nil || s.ring.names == nil || ctx.Err() != nil {
 		return false
 	}
@@ -302,7 +303,8 @@ func (s *Store) follow(ctx context.Context, p history.Partition, at *route, repl
 	return false
 }
 
-// reload reads the tables again, if that was not done lately, and reports whether a partition is elsewhere now.
+// reload reads the tables again, unless they were read within reloadInterval, and reports whether a partition has
+// another route now.
 func (s *Store) reload(ctx context.Context, p history.Partition, at *route) bool {
 	s.ring.mu.Lock()
 	defer s.ring.mu.Unlock()
@@ -312,8 +314,8 @@ func (s *Store) reload(ctx context.Context, p history.Partition, at *route) bool
 	return s.ring.routes[p].Load() != at
 }
 
-// refreshTable reads the tables again, if this store goes by any: what it tells of a move is then never old, also where it
-// neither writes nor reads.
+// refreshTable reads the tables again, if this store uses any, so that Placement is up to date even if the store
+// neither reads nor writes.
 func (s *Store) refreshTable(ctx context.Context) {
 	if s.ring.table.Load() == nil || !s.ring.mu.TryLock() {
 		return

@@ -14,14 +14,14 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// maxReaders is how many partitions are read at a time, and scanCount how many series a server looks at with one
-// command.
+// maxReaders bounds the partitions that are read at the same time, and scanCount the entries that a server visits in
+// one scanning command.
 const (
 	maxReaders = 8
 	scanCount  = 500
 )
 
-// Query implements [history.Store]. It holds a few series at a time, and the names of all that it will read of up to
+// Query implements [history.Store]. It has a few series in memory at a time, and the names of all series of up to
 // maxReaders partitions.
 func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.Series) error) error {
 	reading, ctx := errgroup.WithContext(ctx)
@@ -46,7 +46,7 @@ func (s *Store) Query(ctx context.Context, q history.Query, yield func(history.S
 	return reading.Wait()
 }
 
-// queryPartition yields the series of a partition that a query is about.
+// queryPartition yields the series of a partition that match a query.
 func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *history.Query, yield func(history.Series) error) error {
 	ids := q.IDs()
 	if ids == nil {
@@ -82,11 +82,11 @@ func (s *Store) queryPartition(ctx context.Context, p history.Partition, q *hist
 	return nil
 }
 
-// scanNames returns the series of a partition that a query is about and that are scheduled until a moment, by the due
-// set. Damage is the members of that set that name no series, or the reason why it cannot be read.
+// scanNames returns the series of a partition that match a query and are due until a moment, from the due set. damage
+// has an error for each member of the set that is not a name of a series, or the error of a set that cannot be read.
 func (s *Store) scanNames(ctx context.Context, p history.Partition, q *history.Query, until float64) (
 	ids []history.ID, damage []error, err error) {
-	seen := make(map[string]bool) // a scan may name one twice
+	seen := make(map[string]bool) // a scan may return a name twice
 	err = s.scan(ctx, p, func(name, score string) {
 		if at, err := strconv.ParseFloat(score, 64); seen[name] || err == nil && at > until {
 			return
@@ -106,8 +106,8 @@ func (s *Store) scanNames(ctx context.Context, p history.Partition, q *history.Q
 	return ids, damage, err
 }
 
-// scan calls visit with all that a scanning command finds in a key: fields with their values, or members with their
-// scores, some of them maybe twice.
+// scan calls visit for each entry of a key that a scanning command returns: a field and its value, or a member and its
+// score. It may visit an entry twice.
 func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, value string),
 	command, key string, options ...any) error {
 	from, err := s.route(ctx, p)
@@ -116,7 +116,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, 
 		if err != nil {
 			return err
 		}
-		if at, _ := s.route(ctx, p); at != from { // a cursor is of one node
+		if at, _ := s.route(ctx, p); at != from { // a cursor is valid on one node only
 			from, cursor = at, "0"
 			continue
 		}
@@ -137,7 +137,7 @@ func (s *Store) scan(ctx context.Context, p history.Partition, visit func(name, 
 
 var escape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`, `-`, `\-`, `\`, `\\`)
 
-// glob returns a pattern for the names of all series that a query is about, and maybe some others.
+// glob returns a pattern that matches the names of all series of a query, and maybe of some others.
 func glob(q *history.Query) string {
 	var b strings.Builder
 	for _, part := range [...]*string{q.Domain, q.Path, q.Value} {

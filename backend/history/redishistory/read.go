@@ -13,27 +13,28 @@ import (
 )
 
 const (
-	pageSize = 50 // series are looked at with one script: it takes a server about a quarter of a millisecond
-	// maxReads is how often a series is read again whose list of chunks changes meanwhile. The first splitReads times it
-	// is read in pieces, then at once, however large it is.
+	// pageSize is the number of series that one script reads, which takes a server about a quarter of a millisecond.
+	pageSize = 50
+	// maxReads bounds the attempts to read a series whose list of chunks changes meanwhile. The first splitReads attempts
+	// read it in pieces, the others at once, however large it is.
 	maxReads, splitReads = 50, 3
 )
 
-// record is the content of a series' own hash.
+// record is the hash of a series, which lists its chunks.
 type record struct {
 	history.Totals
 	id        history.ID
 	partition history.Partition
-	name      string // in the due set
+	name      string // name in the due set
 	key       string
 	version   string
 	chunks    []history.Chunk
-	gone      bool                    // a job has removed the series
-	damage    error                   // the first reason why some of it, or of its loaded chunks, cannot be read
-	firstDays map[history.Chunk]int64 // where the first day stored in a chunk of days begins, once a job has read it
+	gone      bool                    // the series was removed
+	damage    error                   // the first error of unreadable parts of the hash or its loaded chunks
+	firstDays map[history.Chunk]int64 // by chunk of days, the beginning of its first stored day, if the chunk was read
 }
 
-// parse reads the hash of a series, as far as it can be read.
+// parse parses the hash of a series, and notes unreadable fields as damage.
 func (r *record) parse(hash any) {
 	r.Totals, r.version, r.chunks = history.Totals{}, "", nil
 	r.noteUnreadable(r.key, parseHash(hash, func(name, value string) (err error) {
@@ -43,7 +44,7 @@ func (r *record) parse(hash any) {
 		case "expired":
 			r.Expired, err = parseCount(value)
 		case "points":
-			r.Points, _ = parseCount(value) // it only decides when to roll early
+			r.Points, _ = parseCount(value) // only used to downsample early
 		case "version":
 			r.version = value
 		default:
@@ -57,7 +58,7 @@ func (r *record) parse(hash any) {
 	}))
 }
 
-// noteUnreadable notes why a key cannot be read. The first reason stays; nil is none.
+// noteUnreadable notes the error of an unreadable key as damage, unless there is damage already or err is nil.
 func (r *record) noteUnreadable(key string, err error) {
 	if err != nil && r.damage == nil {
 		r.damage = fmt.Errorf("%w: %s: %w", ErrDamaged, key, err)
@@ -74,8 +75,8 @@ func parseCount(value string) (uint64, error) {
 	return n, nil
 }
 
-// parseHash calls visit with the fields and values of a hash as read.lua puts them together. It goes on after an error, and
-// returns the first.
+// parseHash calls visit with the fields and values of a hash in a reply of read.lua. It continues after errors, and
+// returns the first one.
 func parseHash(hash any, visit func(name, value string) error) (first error) {
 	if failed, ok := hash.([]any); ok {
 		return errors.New(item[string](failed, 0))
@@ -99,7 +100,7 @@ func parseHash(hash any, visit func(name, value string) error) (first error) {
 	return first
 }
 
-// readHashes reads hashes at one moment: now, by the server, in Unix seconds.
+// readHashes reads hashes at one moment, which it returns as now, the server's time in Unix seconds.
 func (s *Store) readHashes(ctx context.Context, p history.Partition, keys []string) (hashes []any, now int64, err error) {
 	reply, err := s.run(ctx, p, s.scripts.read, keys)
 	if err == nil && len(reply) != 2+len(keys) {
@@ -111,7 +112,7 @@ func (s *Store) readHashes(ctx context.Context, p history.Partition, keys []stri
 	return reply[2:], item[int64](reply, 1), nil
 }
 
-// readRecords reads the hashes of series. Those of which nothing is stored are left out, those that are damaged are not.
+// readRecords reads the hashes of series. It leaves out series that do not exist, but not damaged ones.
 func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []history.ID) (
 	found []record, now int64, err error) {
 	list, keys := make([]record, len(ids)), make([]string, len(ids))
@@ -130,11 +131,11 @@ func (s *Store) readRecords(ctx context.Context, p history.Partition, ids []hist
 	return found, now, err
 }
 
-// load reads the needed chunks of a series, and updates the record, all as of one moment. It leaves out what cannot be
-// read, and records the reason as the record's damage.
+// load reads the needed chunks of a series, and updates the record, all as of one moment. It leaves out unreadable
+// parts, and notes them as the record's damage.
 //
-// It reads each coarse chunk by itself, to hold up nobody else. They change only together with the version, so those of
-// one version belong together; minutes are read last and at once, with the totals.
+// It reads each coarse chunk with a separate script, so as not to block the server. Coarse chunks change only together
+// with the version, so those of one version belong together. It reads the minutes last and at once, with the totals.
 func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) bool) (*history.Ledger, error) {
 	for try := range maxReads {
 		needed := slices.DeleteFunc(slices.Clone(r.chunks), func(c history.Chunk) bool { return !needs(c) })
@@ -149,7 +150,7 @@ func (s *Store) load(ctx context.Context, r *record, needs func(history.Chunk) b
 	return nil, r.changedTooOften()
 }
 
-// changedTooOften returns the error of a series that was changed again and again while it was read or moved.
+// changedTooOften returns the error of a series that changed at each attempt to read or downsample it.
 func (r *record) changedTooOften() error {
 	return fmt.Errorf("partition %d of the history: series %+v changes faster than it can be read: try again",
 		r.partition, r.id)
@@ -158,7 +159,7 @@ func (r *record) changedTooOften() error {
 // errStale means that a series' list of chunks has changed since it was read.
 var errStale = errors.New("the series has changed meanwhile")
 
-// loadPieces is one attempt of load. After errStale the record is fresh.
+// loadPieces is one attempt of load. If it returns errStale, it has updated the record.
 func (s *Store) loadPieces(ctx context.Context, r *record, pieces [][]history.Chunk) (*history.Ledger, error) {
 	ledger, version := &history.Ledger{}, r.version
 	for _, piece := range pieces {
@@ -176,7 +177,7 @@ func (s *Store) loadPieces(ctx context.Context, r *record, pieces [][]history.Ch
 		at := 1
 		for _, c := range piece {
 			end := at + len(chunkKeys(r.key, c))
-			_ = ledger.SetCells(c, r.cells(c, keys[at:end], hashes[at:end])) // of a ledger, it cannot fail
+			_ = ledger.SetCells(c, r.cells(c, keys[at:end], hashes[at:end])) // a ledger returns no errors
 			at = end
 		}
 	}
@@ -184,7 +185,7 @@ func (s *Store) loadPieces(ctx context.Context, r *record, pieces [][]history.Ch
 	return ledger, nil
 }
 
-// pieces are the chunks that are read at once: each coarse one alone, and last all minutes.
+// pieces splits chunks into those that are read at once: each coarse one alone, and last all minutes.
 func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 	var minutes []history.Chunk
 	for _, c := range chunks {
@@ -200,29 +201,29 @@ func pieces(chunks []history.Chunk) (all [][]history.Chunk) {
 	return all
 }
 
-// cells reads the hash of a chunk and, where it is coarser than a minute, that of its peaks, as far as they can be
-// read.
+// cells parses the hash of a chunk and, if it is coarser than a minute, that of its peaks. It notes unreadable fields
+// as damage.
 func (r *record) cells(c history.Chunk, keys []string, hashes []any) (cells history.Cells) {
 	peaks := make(map[string]uint64)
 	if c.Tier > history.Minutes {
-		r.noteUnreadable(keys[1], parseHash(hashes[1], func(place, value string) (err error) {
-			peaks[place], err = parseCount(value)
+		r.noteUnreadable(keys[1], parseHash(hashes[1], func(index, value string) (err error) {
+			peaks[index], err = parseCount(value)
 			return err
 		}))
 	}
 	r.noteUnreadable(keys[0], parseHash(hashes[0], func(name, value string) error {
-		place, err := strconv.Atoi(name)
+		index, err := strconv.Atoi(name)
 		sum, failed := parseCount(value)
-		if err != nil || failed != nil || place < 0 || place >= c.Places() || sum == 0 || sum > history.MaxTotal {
+		if err != nil || failed != nil || index < 0 || index >= c.Len() || sum == 0 || sum > history.MaxTotal {
 			return errCount
 		}
-		cell := history.Cell{Place: place, Sum: sum, Peak: sum}
-		if peak, known := peaks[name]; known {
+		cell := history.Cell{Index: index, Sum: sum, Peak: sum}
+		if peak, ok := peaks[name]; ok {
 			cell.Peak = peak
 		}
 		cells = append(cells, cell)
 		return nil
 	}))
-	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Place, b.Place) })
+	slices.SortFunc(cells, func(a, b history.Cell) int { return cmp.Compare(a.Index, b.Index) })
 	return cells
 }

@@ -47,8 +47,8 @@ func TestRingPartitionsArePlacedOnceAndEvenly(t *testing.T) {
 // The version before had no table: each node has the names of all, by which partitions are placed.
 func TestRingOfNamesIsReadAndMoved(t *testing.T) {
 	old := rendezvous([]string{"redis-1:6379", "redis-2:6379", "redis-3:6379"}) // as that version placed them
-	if want := []int{2, 1, 0, 2, 2, 1, 0, 2, 1, 2, 1, 1, 1, 1, 2, 1}; !slices.Equal(old.At[:16], want) {
-		t.Errorf("the first partitions of a ring are at %v, and were at %v", old.At[:16], want)
+	if want := []int{2, 1, 0, 2, 2, 1, 0, 2, 1, 2, 1, 1, 1, 1, 2, 1}; !slices.Equal(old.NodeOf[:16], want) {
+		t.Errorf("the first partitions of a ring are at %v, and were at %v", old.NodeOf[:16], want)
 	}
 	nodes := shared(t, topology.Ring).Servers
 	names := slices.Sorted(slices.Values([]string{nodes[0].Addr, nodes[1].Addr}))
@@ -82,7 +82,7 @@ func TestStoredTableOverridesTheConfiguration(t *testing.T) {
 	nodes := shared(t, topology.Ring).Servers
 	a, b, c := nodes[0].Addr, nodes[1].Addr, nodes[2].Addr
 	names := func(of ...string) string { slices.Sort(of); return rendezvous(of).text() }
-	moved := &table{Version: 3, Nodes: []string{c}, At: make([]int, history.Partitions)}
+	moved := &table{Version: 3, Nodes: []string{c}, NodeOf: make([]int, history.Partitions)}
 	for _, tc := range []struct {
 		promise string
 		stored  map[int]string
@@ -94,8 +94,8 @@ func TestStoredTableOverridesTheConfiguration(t *testing.T) {
 		{"a node is missing in the configuration", map[int]string{1: names(a, b, c)}, "", rendezvous([]string{a, b, c}).node(0), names(a, b, c)},
 		{"one is unknown to the table", map[int]string{0: names(a)}, "", a, ""},
 		{"a newer table counts, and names nodes to ask", map[int]string{0: names(a, b, c), 1: moved.text()}, "", c, moved.text()},
-		{"two rings", map[int]string{0: names(a), 1: names(b)}, "holds history of a ring of", "", names(b)},
-		{"two rings, one of which has moved", map[int]string{0: names(a), 1: moved.text()}, "holds history of a ring of", "", moved.text()},
+		{"two rings", map[int]string{0: names(a), 1: names(b)}, "has history of a ring of", "", names(b)},
+		{"two rings, one of which has moved", map[int]string{0: names(a), 1: moved.text()}, "has history of a ring of", "", moved.text()},
 		{"no JSON", map[int]string{1: "x"}, "the history is damaged: weir:h:placement on " + b, "", "x"},
 		{"a table with a node too few", map[int]string{1: `{"version":1,"nodes":["` + a + `"],"at":[0,1]}`}, "the history is damaged", "", `{"version":1,"nodes":["` + a + `"],"at":[0,1]}`},
 	} {

@@ -10,14 +10,14 @@ import (
 //go:embed lua
 var sources embed.FS
 
-// scripts are what runs in the servers; see the head of each file.
+// scripts are the Lua scripts; the head of each file describes it.
 type scripts struct {
 	apply, change, due, read, peek, deleteWriters, probe, command, write *pipeline.Script
-	placement, state, dump, put                                          *pipeline.Script // of nodes
+	placement, state, dump, put                                          *pipeline.Script // for nodes of a ring
 }
 
-// rights are the ACL rules for the history. readingRights are those for a history that is only read, movingRights those to
-// move partitions besides.
+// rights are the ACL rules for the history, readingRights those for a history that is only read, movingRights the
+// further ones for Move.
 const (
 	rights = "~weir:* +bgrewriteaof +del +evalsha +get +hdel +hget +hgetall +hincrby +hlen +hmget +hscan +hset +info " +
 		"+script|load +set +time +zadd +zcard +zrangebyscore +zrem +zscan"
@@ -25,12 +25,12 @@ const (
 	movingRights  = " +dump +restore +unlink"
 )
 
-// newScripts puts the scripts together from their parts.
+// newScripts makes the scripts from their parts.
 func newScripts() scripts {
 	script := func(parts ...string) *pipeline.Script {
 		source := ""
 		for _, part := range parts {
-			text, _ := sources.ReadFile("lua/" + part + ".lua") // what is embedded can be read
+			text, _ := sources.ReadFile("lua/" + part + ".lua") // reading an embedded file cannot fail
 			source += string(text)
 		}
 		return pipeline.NewScript(source)
@@ -44,8 +44,8 @@ func newScripts() scripts {
 	}
 }
 
-// asJSON returns a value of texts and numbers as JSON, for a script.
+// asJSON returns a value of strings and numbers as JSON, for a script.
 func asJSON(value any) []byte {
-	text, _ := json.Marshal(value) // of texts and numbers, it cannot fail
+	text, _ := json.Marshal(value) // cannot fail for strings and numbers
 	return text
 }

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// pollInterval is the time between two checks of the servers. After the first one it is firstPause, doubled each
-	// time: one that is away may come back soon.
+	// pollInterval is the time between checks of the servers. At the start it is firstPause, and doubles: a server that is
+	// away may come back soon.
 	pollInterval, firstPause = 15 * time.Second, time.Second
 	pollTimeout              = 5 * time.Second
 )
 
-// pollServers finds out what endangers the history in the servers, and where its partitions are, until ctx ends.
+// pollServers checks the servers and reads the tables of partitions at intervals, until ctx ends.
 func (s *Store) pollServers(ctx context.Context) {
 	runIDs := make(map[string]string) // by server
 	for pause := firstPause; ; pause = min(2*pause, pollInterval) {
@@ -32,7 +32,8 @@ func (s *Store) pollServers(ctx context.Context) {
 	}
 }
 
-// checkServers asks all servers about themselves. One that does not answer or must not be asked is left out.
+// checkServers sends INFO to all servers, logs dangers to the history there, and starts a rewrite of append-only files
+// that may be damaged. It skips a server that does not answer or refuses INFO.
 func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -42,20 +43,22 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 			return err
 		}
 		info := parseInfo(answer)
-		before, known := runIDs[name]
+		before, polled := runIDs[name]
 		runIDs[name] = info["run_id"]
-		if policy := info["maxmemory_policy"]; !known && policy != "noeviction" && policy != "" {
+		if policy := info["maxmemory_policy"]; !polled && policy != "noeviction" && policy != "" {
 			s.log.Warn("history server may evict hits", "server", name, "maxmemory_policy", policy,
 				"remedy", "set maxmemory-policy to noeviction")
 		}
-		if !needsRewrite(info, before, known) {
+		if !needsRewrite(info, before, polled) {
 			return nil
 		}
 		if _, err := do("bgrewriteaof"); err != nil {
-			s.log.Warn("history server was restarted and refuses BGREWRITEAOF; its append-only file may be damaged",
-				"server", name, "error", err, "remedy", "send it BGREWRITEAOF, so that its next start loses nothing")
+			s.log.Warn("restarted history server refuses BGREWRITEAOF", "server", name, "error", err,
+				"effect", "its append-only file may be damaged",
+				"remedy", "send it BGREWRITEAOF, so that its next start loses nothing")
 		} else {
-			s.log.Info("history server was restarted; sent BGREWRITEAOF, as its append-only file may be damaged", "server", name)
+			s.log.Info("sent BGREWRITEAOF to a restarted history server", "server", name,
+				"reason", "its append-only file may be damaged")
 		}
 		return nil
 	})
@@ -64,23 +67,23 @@ func (s *Store) checkServers(ctx context.Context, runIDs map[string]string) {
 	}
 }
 
-// needsRewrite reports whether a server is to write its append-only file anew: it has started since it was last asked, or
-// within the hour before it was first asked, and has not written it anew since.
+// needsRewrite reports whether a server should rewrite its append-only file: it has started since the last poll or, at
+// the first poll, within the last hour, and has not rewritten the file since.
 //
-// A crash can tear the file inside a transaction. Redis before the fix of 2026 then cuts off the end and leaves the
-// beginning of the transaction open, and the restart after that treats what was written later as a part of it.
-func needsRewrite(info map[string]string, before string, known bool) bool {
+// A crash can cut the file off inside a transaction. Redis before the fix of 2026 removes the end but leaves the
+// beginning of the transaction open, and the next restart takes later writes for a part of it.
+func needsRewrite(info map[string]string, before string, polled bool) bool {
 	if info["aof_enabled"] != "1" || info["aof_last_rewrite_time_sec"] != "-1" || info["aof_rewrite_in_progress"] == "1" {
 		return false
 	}
-	if known {
+	if polled {
 		return before != info["run_id"]
 	}
 	uptime, err := strconv.Atoi(info["uptime_in_seconds"])
 	return err == nil && uptime < 3600
 }
 
-// parseInfo reads what INFO answers.
+// parseInfo parses the reply to INFO.
 func parseInfo(answer any) map[string]string {
 	text, _ := answer.(string)
 	info := make(map[string]string)
@@ -92,15 +95,15 @@ func parseInfo(answer any) map[string]string {
 	return info
 }
 
-// replicaPollInterval is the time between two looks at the offsets of replicas, which report them once a second.
+// replicaPollInterval is the time between reads of the offsets of replicas, which report them once a second.
 const replicaPollInterval = 50 * time.Millisecond
 
-// WaitReplicated returns nil once the replicas of all servers have what the servers had when it began to look at them, so that
-// a failover forgets nothing of it. A server that has never had a replica has nobody to fail over to. The error names
-// the servers whose replicas were not seen to have it before ctx ended.
+// WaitReplicated implements [history.Store]. It returns nil once the replicas of all servers have reached the offsets
+// that the servers had at the first read. It does not wait for a server that has never had a replica, as that cannot
+// fail over. The error names the servers whose replicas had not reached the offset when ctx ended.
 func (s *Store) WaitReplicated(ctx context.Context) error {
-	targets := make(map[string]uint64) // the offset that replicas must reach, by server and its replication id
-	var last error                     // of the round before
+	targets := make(map[string]uint64) // by server and its replication id, the offset that replicas must reach
+	var last error                     // the error of the last complete round
 	for {
 		err := s.servers.Each(ctx, func(name string, do func(...any) (any, error)) error {
 			if t := s.ring.table.Load(); t != nil && !slices.Contains(t.Nodes, name) {
@@ -115,7 +118,7 @@ func (s *Store) WaitReplicated(ctx context.Context) error {
 		if err == nil || topology.Forbidden(err) {
 			return err
 		}
-		if ctx.Err() == nil || last == nil { // a round that was cut off tells less than the one before
+		if ctx.Err() == nil || last == nil {
 			last = err
 		}
 		select {
@@ -126,15 +129,15 @@ func (s *Store) WaitReplicated(ctx context.Context) error {
 	}
 }
 
-// checkReplicas returns nil if a server's replicas have reached the offset that it had at the first call, else the reason.
-// A server that has lost its replicas still keeps a backlog for them, for an hour by default.
+// checkReplicas returns nil if a server's replicas have reached the offset that the server had at the first call. A
+// server that has lost its replicas has a backlog for them, for an hour by default.
 func checkReplicas(info map[string]string, name string, targets map[string]uint64) error {
 	now, err := strconv.ParseUint(info["master_repl_offset"], 10, 64)
 	if err != nil || info["role"] != "master" {
 		return fmt.Errorf("%s is no primary: it is %q", name, info["role"])
 	}
 	id := name + " " + info["master_replid"]
-	if _, known := targets[id]; !known {
+	if _, ok := targets[id]; !ok {
 		targets[id] = now
 	}
 	online := 0

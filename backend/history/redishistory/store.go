@@ -1,8 +1,9 @@
-// Package redishistory keeps the history of hits in Redis servers: one, a primary with sentinels, a cluster, or a ring.
+// Package redishistory stores the history of hits in Redis servers: a single one, a primary with sentinels, a cluster,
+// or a ring.
 //
-// Each partition has a hash tag of its own, so that scripts reach all keys of a series and the positions of those who
-// write at once; every key is declared, so that no script meets half a slot migration. FORMAT.md has the layout. All
-// scripts may run twice: a batch by its number, a move by the version of the list of chunks that it was planned on.
+// Each partition has its own hash tag, so that one script can change a series and its writer's position. Every key is
+// declared, so that no script sees half of a slot migration. FORMAT.md describes the layout. All scripts may run twice:
+// batches have numbers, and changes of chunks are bound to a version of the series.
 package redishistory
 
 import (
@@ -25,42 +26,40 @@ import (
 // format is the version of the layout, see FORMAT.md.
 const format = "1"
 
-// ErrFormat is wrapped by errors that say that what the servers hold is in a format that this weir does not know.
+// ErrFormat is wrapped by errors about a history in a format that this version of weir does not know.
 var ErrFormat = errors.New("the history is in another format")
 
-// ErrDamaged is wrapped by errors that name a key which holds what nothing of weir has written there.
+// ErrDamaged is wrapped by errors that name a key whose content weir did not write.
 var ErrDamaged = errors.New("the history is damaged")
 
-// ErrMoving is wrapped by errors that say that a partition is on its way to another node.
+// ErrMoving is wrapped by errors about a partition that is being moved to another node.
 var ErrMoving = errors.New("it is being moved to another node")
 
-// Config is where the history is, and how it is kept.
+// Config configures a store.
 type Config struct {
-	// Redis is how the servers are reached. The nodes of a ring are fixed, whatever it says: NodeLoss means nothing
-	// here.
+	// Redis configures the connections to the servers. The nodes of a ring are always fixed, and NodeLoss is not used.
 	Redis topology.Config
-	// Now, if not nil, is the clock in place of the servers': it returns the time in decimal microseconds. It is for
-	// tests.
+	// Now, if not nil, replaces the servers' clock, in tests. It returns the time in decimal microseconds.
 	Now func() string
-	// Keep is history.DefaultKeep() by default.
-	Keep history.Keep
-	// Pace is which part of its time a job lets a server work for it, above 0 to 1; a quarter by default, as what answers
-	// requests may be the same server. Another is for tests.
+	// Retention is history.DefaultRetention() by default.
+	Retention history.Retention
+	// Pace is the share of time for which a job may keep a server busy, above 0 and at most 1. It is a quarter by default,
+	// as the server may also answer requests; tests set it.
 	Pace float64
-	// ReadOnly makes a store that only reads, with fewer rights: Apply and Downsample fail. Whether the servers can keep a
-	// history is not found out then.
+	// ReadOnly makes a store that only reads, with fewer rights: Apply and Downsample fail. It does not probe the servers.
 	ReadOnly bool
-	// Moves makes a store for Move, whose errors name the rights that it needs besides.
+	// Moves makes a store for Move. Its errors name the further rights that Move needs.
 	Moves bool
-	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply, Downsample or Move.
-	// It is for tests.
+	// Step, if not nil, is called before and after each change of a server, by the goroutine of Apply, Downsample or Move,
+	// in tests.
 	Step func(name string)
 }
 
-// Store is a history.Store whose series are in Redis.
+// Store is a [history.Store] in Redis.
 type Store struct {
-	OnVisit func() // if not nil, called after each partition that a job has looked at or moved; set it before
-	// OnPlan, if not nil, is called by Move with how many partitions it will move.
+	// OnVisit, if not nil, is called after each partition that Downsample, Due or Move has visited. Set it before.
+	OnVisit func()
+	// OnPlan, if not nil, is called by Move with the number of partitions that it will move.
 	OnPlan func(partitions int)
 
 	c       Config // with its defaults
@@ -69,8 +68,8 @@ type Store struct {
 	log     *slog.Logger
 
 	ring    ring
-	pinned  *route                      // of a mover's view of one partition at one node, else nil
-	renew   func(context.Context) error // of the mover's locks, called before each read if pinned
+	pinned  *route                      // in a mover's store, the node that it reads, else nil
+	renew   func(context.Context) error // in a mover's store, renews the mover's locks before each read
 	probed  [history.Partitions]atomic.Bool
 	stop    context.CancelFunc
 	polling sync.WaitGroup
@@ -78,11 +77,11 @@ type Store struct {
 
 var _ history.Store = (*Store)(nil)
 
-// Open makes a store. It checks the configuration and waits for no server: one that is away is no error here. Whether
-// they can keep a history is found out with the first batch or job in each partition.
+// Open makes a store. It checks the configuration, and does not wait for servers. The first batch or job in each
+// partition probes whether its server can store a history.
 func Open(c Config) (*Store, error) {
-	c.Keep = cmp.Or(c.Keep, history.DefaultKeep())
-	if err := c.Keep.Check(); err != nil {
+	c.Retention = cmp.Or(c.Retention, history.DefaultRetention())
+	if err := c.Retention.Check(); err != nil {
 		return nil, fmt.Errorf("history in redis: %w", err)
 	}
 	c.Pace = cmp.Or(c.Pace, 0.25)
@@ -107,7 +106,7 @@ func Open(c Config) (*Store, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Store{c: c, servers: servers, scripts: newScripts(), log: c.Redis.Log, stop: stop}
-	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil of none
+	s.ring.names = slices.Sorted(slices.Values(servers.Nodes())) // nil if there is no ring
 	if !s.c.ReadOnly {
 		s.polling.Go(func() { s.pollServers(ctx) })
 	}
@@ -124,10 +123,11 @@ func (s *Store) Close() error {
 // errReadOnly is the error of Apply and Downsample in a store that only reads.
 var errReadOnly = errors.New("this history is open for reading only")
 
-// readyTimeout is how long the server may take to answer that it does.
+// readyTimeout is the timeout of Ready.
 const readyTimeout = 5 * time.Second
 
-// Ready returns why the history cannot be read, nil if the server of its first partition answers. It changes nothing.
+// Ready returns nil if the server of the first partition answers, else why the history cannot be read. It changes
+// nothing.
 func (s *Store) Ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
@@ -135,7 +135,7 @@ func (s *Store) Ready() error {
 	return err
 }
 
-// probe finds out, once, whether a partition can be written: see probe.lua.
+// probe checks whether a partition can be written, once; see probe.lua.
 func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	if s.probed[p].Load() {
 		return nil
@@ -147,18 +147,18 @@ func (s *Store) probe(ctx context.Context, p history.Partition) error {
 	return nil
 }
 
-// run runs a script in a partition. It puts the format's key before keys, and format and time before args. It follows a partition
-// that has moved to another node, and waits for one that is being moved.
+// run runs a script in a partition. It puts the format's key before keys, and format and time before args. If the
+// partition has moved to another node, run runs the script there; if it is being moved, run waits.
 func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.Script, keys []string, args ...any) (
 	reply pipeline.Reply, err error) {
-	for begin, again := time.Now(), true; again; {
+	for begin, retry := time.Now(), true; retry; {
 		var r *route
 		if r, err = s.route(ctx, p); err != nil {
 			break
 		}
 		reply, err = pipeline.Run(ctx, s.servers, topology.Destination{Key: []byte(partitionKey(p)), Node: r.node}, script,
 			append([]string{formatKey(p)}, keys...), append([]any{r.format(), s.c.Now()}, args...)...)
-		again = s.follow(ctx, p, r, reply, err, begin)
+		retry = s.shouldRetry(ctx, p, r, reply, err, begin)
 	}
 	switch {
 	case err == nil:
@@ -172,7 +172,7 @@ func (s *Store) run(ctx context.Context, p history.Partition, script *pipeline.S
 	return reply, nil
 }
 
-// command sends a Redis command to a partition. Its second word is a key of the partition.
+// command sends a Redis command to a partition. The second word must be a key of the partition.
 func (s *Store) command(ctx context.Context, p history.Partition, words ...any) (answer any, err error) {
 	script := s.scripts.command
 	if slices.Contains([]any{"set", "zadd", "zrem"}, words[0]) {
@@ -184,7 +184,7 @@ func (s *Store) command(ctx context.Context, p history.Partition, words ...any) 
 
 var errUnreadable = errors.New("the reply is not the script's")
 
-// replyError returns the error that a reply of any script may be, nil if it is none.
+// replyError returns the error in a script's reply, nil if there is none.
 func replyError(reply pipeline.Reply) error {
 	switch item[string](reply, 0) {
 	case "":
@@ -200,7 +200,7 @@ func replyError(reply pipeline.Reply) error {
 	return nil
 }
 
-// item returns an item of a reply, the zero T if it is no T.
+// item returns an item of a reply, or the zero T if the item is missing or not a T.
 func item[T any](reply pipeline.Reply, i int) (v T) {
 	if i < len(reply) {
 		v, _ = reply[i].(T)

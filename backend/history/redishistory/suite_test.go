@@ -31,8 +31,8 @@ type fleet struct {
 	config topology.Config
 }
 
-// shared is the package's servers of a type, emptied. Tests that use them must not run beside each other; those that kill
-// or configure a server have their own.
+// shared is the package's servers of a type, emptied. Tests that use them must not run beside each other; those that
+// kill or configure a server have their own.
 func shared(t testing.TB, kind topology.Type) fleet {
 	t.Helper()
 	set := redistest.Shared(t, string(kind))
@@ -78,8 +78,8 @@ func opened(t testing.TB, f fleet, clock func() time.Time, change func(*Config))
 	return s
 }
 
-// In the short form a single server passes all of the suite, and the others what hangs on where partitions are. With the
-// race detector a single server and a ring do, whose stores have all the goroutines that the others' have.
+// In the short form a single server passes all of the suite, and the others what hangs on where partitions are. With
+// the race detector a single server and a ring do, whose stores have all the goroutines that the others' have.
 func TestRedisPassesTheSuite(t *testing.T) {
 	kinds, whole := []topology.Type{topology.Single, topology.Sentinel, topology.Cluster, topology.Ring}, topology.Single
 	if process.Raced() {
@@ -91,7 +91,7 @@ func TestRedisPassesTheSuite(t *testing.T) {
 			f := shared(t, kind)
 			historytest.Run(t, func(t *testing.T, o historytest.Options) history.Store {
 				f.Flush(t)
-				return opened(t, f, o.Now, func(c *Config) { c.Keep, c.Step = o.Keep, o.Step })
+				return opened(t, f, o.Now, func(c *Config) { c.Retention, c.Step = o.Retention, o.Step })
 			}, historytest.Depth{Steps: *steps, Seed: *seed, Routing: testing.Short() && kind != whole})
 		})
 	}

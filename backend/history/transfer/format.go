@@ -10,7 +10,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Format is how an export is written.
+// Format is the format of an export.
 type Format string
 
 // The formats. OpenMetrics cannot be read back: it has totals, not buckets.
@@ -27,42 +27,42 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("%q is not a format: use one of %s, %s", name, CSV, OpenMetrics)
 }
 
-// Passes returns the outcomes asked for, none for all, as often as the store has to be asked: what is written of each
-// pass lies together. Series of a family of OpenMetrics must.
-func (f Format) Passes(outcomes []history.Outcome) (passes [][]history.Outcome) {
+// QueryGroups splits the requested outcomes, all if there are none, into groups. Query the store once for each group,
+// as OpenMetrics wants all series of a metric family together.
+func (f Format) QueryGroups(outcomes []history.Outcome) (groups [][]history.Outcome) {
 	if f != OpenMetrics {
 		return [][]history.Outcome{outcomes}
 	}
 	for _, family := range families {
-		pass := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
+		group := slices.DeleteFunc(slices.Clone(family.outcomes), func(o history.Outcome) bool {
 			return len(outcomes) > 0 && !slices.Contains(outcomes, o)
 		})
-		if len(pass) > 0 {
-			passes = append(passes, pass)
+		if len(group) > 0 {
+			groups = append(groups, group)
 		}
 	}
-	return passes
+	return groups
 }
 
-// columns are those of a row of CSV, in order.
+// columns are the columns of CSV.
 var columns = []string{"domain", "path", "outcome", "value", "start", "width", "sum", "peak"}
 
-// Writer writes series in a format: of CSV, the buckets that begin in a range, so that what is written of two ranges
-// that touch has no bucket twice; of OpenMetrics, the samples in it.
+// Writer writes series in a format: as CSV, the buckets that begin in a range, so that exports of adjacent ranges have
+// no bucket twice; as OpenMetrics, the samples in the range.
 type Writer interface {
-	// Write writes a series, and returns how many rows or samples that are. Series of a pass must come together.
+	// Write writes a series, and returns the number of rows or samples. Series of a group must be written together.
 	Write(s *history.Series) (int, error)
-	// Close writes the end. It is only for what is whole.
+	// Close writes the end. Call it only if all series were written.
 	Close() error
 }
 
-// NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, has a sample at now.
+// NewWriter returns a writer. A bucket that is not over at now, in Unix seconds, ends with a sample at now.
 func NewWriter(w io.Writer, f Format, r history.Range, now int64) Writer {
 	if f == OpenMetrics {
 		return &metricsWriter{w: w, written: r, now: now}
 	}
 	out := &csvWriter{csv.NewWriter(w), r}
-	_ = out.csv.Write(columns) // into a buffer; Close returns what goes wrong later
+	_ = out.csv.Write(columns) // into a buffer; Close returns later errors
 	return out
 }
 

@@ -14,14 +14,15 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// batchVersion is the version of how rows become batches. It is in the hash that names the writer: other batches of the same
-// file must be another writer's.
+// batchVersion is the version of the way in which rows become batches. It is a part of the hash that names the writer,
+// as different batches of the same file need different writers.
 const batchVersion = "weir import 3\n"
 
-// Import counts the rows of a CSV file, once: the writer is named by what the file holds. All rows are checked before the
-// first is counted. A file that no run has begun must have no row that looks counted, unless to says otherwise.
-func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) {
-	now, all := to.Now(), Loaded{}
+// Import counts the rows of a CSV file once, as a hash of the content names the writer. It checks all rows before it
+// counts the first one. Unless to.Add is set or an earlier run has begun the file, it returns an error if a row looks
+// counted.
+func Import(ctx context.Context, file io.ReadSeeker, to Target) (LoadResult, error) {
+	now, all := to.Now(), LoadResult{}
 	from, until := int64(math.MaxInt64), int64(0)
 	err := checkLastLine(file)
 	var hash [sha256.Size]byte
@@ -44,7 +45,7 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 		err = fmt.Errorf("%d of its %d rows %w", all.LookCounted, all.Rows, errAlike)
 	}
 	if err != nil {
-		return Loaded{}, fmt.Errorf("nothing was counted: %w", err)
+		return LoadResult{}, fmt.Errorf("nothing was counted: %w", err)
 	}
 	if to.DryRun {
 		return all, nil
@@ -65,11 +66,13 @@ func Import(ctx context.Context, file io.ReadSeeker, to Target) (Loaded, error) 
 	return l.Close()
 }
 
-// errAlike is the error of a file that may have been counted by another name, as part of another file or a week ago.
+// errAlike is the error of a file whose rows may have been counted as part of another file, or more than
+// history.WriterTTL ago.
 var errAlike = errors.New("look counted, as the history holds as many hits there; count what came later by " +
 	"weir history export --from '<time>' of the end of the last, or take --add if these are other hits, such as those of another weir")
 
-// countAlike counts the rows of which the store already holds as many hits or more: 0 if an earlier run of the file began.
+// countAlike returns the number of rows of which the store already has as many hits or more. If an earlier run has
+// begun the file, it returns 0 and true.
 func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer string, all history.Query) (alike uint64, begun bool, err error) {
 	for p := range history.Partitions {
 		r, err := to.Store.Apply(ctx, history.Partition(p), history.Batch{Writer: writer})
@@ -77,16 +80,16 @@ func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer stri
 			return 0, err == nil, err
 		}
 	}
-	held := make(map[history.ID][]history.Point)
+	stored := make(map[history.ID][]history.Point)
 	err = to.Store.Query(ctx, all, func(s history.Series) error {
-		held[s.ID] = s.Points
+		stored[s.ID] = s.Points
 		return nil
 	})
-	if err != nil || len(held) == 0 {
+	if err != nil || len(stored) == 0 {
 		return 0, false, err
 	}
 	_, err = readFile(file, to, to.Now(), func(r Row) error {
-		points, hits := held[r.ID], uint64(0)
+		points, hits := stored[r.ID], uint64(0)
 		next := sort.Search(len(points), func(i int) bool { return points[i].End() > r.Start })
 		for ; next < len(points) && points[next].Start < r.Start+r.Width; next++ {
 			hits += points[next].Sum
@@ -99,7 +102,7 @@ func countAlike(ctx context.Context, file io.ReadSeeker, to *Target, writer stri
 	return alike, false, err
 }
 
-// checkLastLine returns an error for a file whose last line has no end.
+// checkLastLine returns an error if the last line of a file does not end with a newline.
 func checkLastLine(file io.ReadSeeker) error {
 	var last [1]byte
 	_, err := file.Seek(-1, io.SeekEnd)
@@ -112,7 +115,7 @@ func checkLastLine(file io.ReadSeeker) error {
 	return err
 }
 
-// readFile calls visit with each row of a file, and returns a hash of all bytes. Errors about a row name its line.
+// readFile calls visit with each row of a file, and returns a hash of the content. Errors about a row name its line.
 func readFile(file io.ReadSeeker, to *Target, now time.Time, visit func(Row) error) (hash [sha256.Size]byte, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return hash, fmt.Errorf("reading it again: %w", err)

@@ -14,70 +14,70 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Target is where rows are counted.
+// Target configures where and how rows are counted.
 type Target struct {
 	Store history.Store
-	// Concurrency is how many batches may be on their way at a time, at least 1. A file writes what waits in one
-	// transaction, so many are good; in Redis, each makes other callers wait another quarter of a millisecond.
+	// Concurrency bounds the batches that are sent at the same time, at least 1. A file writes all waiting batches in one
+	// transaction, so many are good; in Redis, each delays other callers by a quarter of a millisecond.
 	Concurrency int
-	Now         func() time.Time // whose clock says what is old
-	Retention   time.Duration    // after which the store drops days, so that an import refuses older rows; 0 does not ask
+	Now         func() time.Time
+	Retention   time.Duration // age at which the store drops days; an import refuses older rows; 0: none
 
-	// Of an import.
+	// For an import.
 	DryRun    bool          // count nothing
-	Add       bool          // count rows that look counted, too
-	Done, All *atomic.Int64 // rows that are counted, of how many; nil for nobody
+	Add       bool          // also count rows that look counted
+	Done, All *atomic.Int64 // for progress, the numbers of counted rows and of all rows; may be nil
 }
 
 const (
-	downsampleEvery = 500_000 // buckets are counted before what is old is moved to coarser buckets: some 10 MB of Redis
-	maxWaiting      = 256     // batches begin before those that are full are sent
+	downsampleEvery = 500_000 // buckets counted before old buckets are downsampled: some 10 MB in Redis
+	maxWaiting      = 256     // batches begun before the full ones are sent
 )
 
-// errBatchesLost means that a store no longer has batches that it had acknowledged, as after a failover. A second run
-// counts what is missing.
+// errBatchesLost means that a store has lost acknowledged batches, as in a failover. A second run counts the missing
+// ones.
 var errBatchesLost = errors.New("the store has forgotten some of what it acknowledged, as after a failover: run the same " +
 	"command again, and it adds what is missing, once")
 
-// Loaded is what counting rows has done so far.
-type Loaded struct {
+// LoadResult is the result of counting rows.
+type LoadResult struct {
 	Rows        uint64
-	Hits        uint64 // in these rows, but for near hits, which are a part of those within
+	Hits        uint64 // hits in these rows, without near hits, which are a part of those within
 	Duplicates  uint64 // part of Hits that an earlier run had counted
 	Refused     uint64 // hits that were not counted, as their series is full
-	Resumed     bool   // an earlier run of the same file began, and its hits are not counted again
-	LookCounted uint64 // rows that look counted, if not Resumed: the store holds as many hits there
+	Resumed     bool   // an earlier run had begun to count the same file
+	LookCounted uint64 // unless Resumed, rows that look counted, as the store has as many hits there
 }
 
 // Loader counts rows in a store, as the batches of one writer. The same rows in the same order make the same batches,
-// so a store that has counted some of them knows them: for [history.WriterTTL] after they came, each counts once,
-// however often and wherever counting was interrupted. One goroutine may use it.
+// so for [history.WriterTTL] the store recognizes them, and counts each row once, even if loading is interrupted and
+// repeated. A Loader is not for concurrent use.
 //
-// The store should be opened with a Keep that allows any number of points: an import has many old minutes at first, and
-// downsampling a series early with each of them would take long.
+// The store should be opened with a Retention that allows any number of points: an import has many old minutes at
+// first, and to downsample a series early with each of them would take long.
 type Loader struct {
 	ctx             context.Context
 	to              Target
 	writer          string
 	queues          [history.Partitions]queue
-	begun           int // batches begun since batches were last sent
-	untilDownsample int // buckets
-	loaded          Loaded
+	begun           int // number of batches begun since batches were last sent
+	untilDownsample int // number of buckets until the next call of Downsample
+	loaded          LoadResult
 }
 
-// queue is the batches that wait for a partition. Increments are added to the last one.
+// queue has the waiting batches of a partition. Increments are added to the last one.
 type queue struct {
-	seq     uint64 // of the last batch
+	seq     uint64 // number of the last batch
 	batches []history.Batch
-	buckets map[history.Increment]bool // of the last batch, without their hits
+	buckets map[history.Increment]bool // buckets in the last batch, as increments without hits
 }
 
-// NewLoader returns a loader for a writer, named for the rows. It ends with ctx.
+// NewLoader returns a loader. The name of the writer must identify the rows. The loader fails when ctx ends.
 func NewLoader(ctx context.Context, to Target, writer string) *Loader {
 	return &Loader{ctx: ctx, to: to, writer: writer, untilDownsample: downsampleEvery}
 }
 
-// Add counts a row, which must be sound. After an error nothing more is to be added.
+// Add counts a row, which must be valid. After an error the loader must not be used.
 func (l *Loader) Add(r Row) error {
 	l.loaded.Rows++
 	l.loaded.Hits += distinctHits(r.ID, r.Sum)
@@ -95,14 +95,14 @@ func (l *Loader) Add(r Row) error {
 	}
 	if l.untilDownsample <= 0 {
 		l.untilDownsample = downsampleEvery
-		// What could not be moved waits for the next time: a series may be damaged, or change too fast because somebody
-		// else writes to it. A store that is away fails the next batch.
+		// Chunks that cannot be moved wait for the next time: a series may be damaged, or another process may change it too
+		// often. If the store is away, the next batch fails.
 		_, _ = l.to.Store.Downsample(l.ctx, l.to.Now())
 	}
 	return context.Cause(l.ctx)
 }
 
-// distinctHits returns hits of a series, 0 if another series has them too.
+// distinctHits returns hits, or 0 if another series of the same domain and path has them too.
 func distinctHits(id history.ID, hits uint64) uint64 {
 	if id.Outcome.IsPart() {
 		return 0
@@ -110,7 +110,7 @@ func distinctHits(id history.ID, hits uint64) uint64 {
 	return hits
 }
 
-// add adds an increment to its partition's last batch, or begins another where that is full or has its bucket.
+// add adds an increment to its partition's last batch, or to a new one if that is full or has the same bucket.
 func (l *Loader) add(to *queue, i history.Increment) {
 	bucket := history.Increment{ID: i.ID, Minute: i.Minute, Tier: i.Tier}
 	if len(to.batches) == 0 || to.buckets[bucket] || len(to.buckets) == history.MaxBatch {
@@ -124,7 +124,7 @@ func (l *Loader) add(to *queue, i history.Increment) {
 	last.Increments = append(last.Increments, i)
 }
 
-// send brings batches to the store, those of a partition in their order: all, or those that are full.
+// send sends all batches, or only the full ones, to the store, those of a partition in their order.
 func (l *Loader) send(all bool) error {
 	var mu sync.Mutex
 	sending, ctx := errgroup.WithContext(l.ctx)
@@ -160,10 +160,10 @@ func (l *Loader) send(all bool) error {
 	return sending.Wait()
 }
 
-// add adds what the store answered to a batch.
-func (l *Loaded) add(b *history.Batch, r history.ApplyResult) {
+// add adds the result of a batch.
+func (l *LoadResult) add(b *history.Batch, r history.ApplyResult) {
 	if r.Last == b.Seq {
-		l.Refused += r.Refused // an earlier batch's are no longer known
+		l.Refused += r.Refused // the store has forgotten those of earlier batches
 	}
 	for _, i := range b.Increments {
 		if r.Status == history.Duplicate {
@@ -172,8 +172,8 @@ func (l *Loaded) add(b *history.Batch, r history.ApplyResult) {
 	}
 }
 
-// Close brings everything to the store, and moves what is old to coarser buckets.
-func (l *Loader) Close() (Loaded, error) {
+// Close sends the remaining batches, and calls Downsample.
+func (l *Loader) Close() (LoadResult, error) {
 	err := l.send(true)
 	if err == nil {
 		if _, err = l.to.Store.Downsample(l.ctx, l.to.Now()); err != nil {

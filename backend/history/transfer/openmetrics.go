@@ -9,7 +9,7 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// family is a counter, as /metrics and PromQL have it.
+// family is a metric family: a counter, with the name that it also has in /metrics and PromQL.
 type family struct {
 	name, help string
 	outcomes   []history.Outcome
@@ -25,12 +25,12 @@ type metricsWriter struct {
 	w       io.Writer
 	written history.Range
 	now     int64
-	family  string // of the last series
+	family  string // family of the last series
 	samples []history.Sample
 	text    []byte
 }
 
-// Write writes what a series had counted at the borders of its buckets.
+// Write writes a sample of a series at each border of its buckets.
 func (m *metricsWriter) Write(s *history.Series) (n int, err error) {
 	f := families[slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.outcomes, s.ID.Outcome) })]
 	m.samples = s.AppendSamples(m.samples[:0], m.now)

@@ -24,7 +24,7 @@ func threeWeeks(t *testing.T) history.Store {
 	t.Helper()
 	k := keep()
 	k.Ages = [history.Tiers]time.Duration{6 * time.Hour, 30 * time.Hour, 100 * time.Hour, 1000 * 24 * time.Hour}
-	store := historytest.NewLedgers(historytest.Options{Keep: k, Now: clock, Step: func(string) {}})
+	store := historytest.NewLedgers(historytest.Options{Retention: k, Now: clock, Step: func(string) {}})
 	rng := rand.New(rand.NewPCG(3, 16))
 	for o := range history.Outcomes {
 		for _, value := range []string{"", "user=ann \"the\\first\"\nof her name", "user=<b>"} {

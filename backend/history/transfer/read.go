@@ -14,8 +14,8 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// readRows calls visit with each row of CSV as an export writes it, which is checked as check says. Its errors are those of
-// visit, or name the line at fault and, if it is one, the column.
+// readRows calls visit with each valid row of CSV. It returns the first error of visit, or an error that names the
+// invalid line and column.
 func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Row) error) error {
 	start := bufio.NewReaderSize(r, 64<<10)
 	if first, _ := start.Peek(3); string(first) == "\uFEFF" {
@@ -39,7 +39,7 @@ func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Ro
 			return nil
 		}
 		if err != nil {
-			return err // which names the line, where one is wrong
+			return err // names the line
 		}
 		row, err := parseRow(record)
 		if err == nil {
@@ -55,7 +55,7 @@ func readRows(r io.Reader, now time.Time, retention time.Duration, visit func(Ro
 	}
 }
 
-// parseRow reads the columns of a row. Its error is about the first that cannot be read.
+// parseRow parses the columns of a row. Its error names the first invalid column.
 func parseRow(record []string) (row Row, err error) {
 	row.ID = history.ID{Domain: record[0], Path: record[1], Value: record[3]}
 	if row.ID.Outcome, err = history.ParseOutcome(record[2]); err != nil {

@@ -1,5 +1,5 @@
-// Package transfer brings the history of hits from one store to another, or to a file: it writes what is stored as CSV
-// or OpenMetrics, reads CSV back, and counts its rows in a store as late hits, each file once.
+// Package transfer exports and imports the history of hits. It writes series as CSV or OpenMetrics, reads CSV, and
+// counts its rows in a store as late hits, each file once.
 package transfer
 
 import (
@@ -14,27 +14,27 @@ import (
 	"github.com/weirproxy/weir/backend/history"
 )
 
-// Row is the hits of a bucket of a series.
+// Row is a row of CSV: a bucket of a series.
 type Row struct {
 	ID    history.ID
 	Start int64  // Unix seconds, on a whole minute
 	Width int64  // seconds: whole minutes, at most a day
 	Sum   uint64 // 1 to history.MaxTotal
-	Peak  uint64 // the largest minute in it; 0 if it is not known
+	Peak  uint64 // hits of the largest minute; 0 if unknown
 }
 
-// maxName is how long a domain, a path or a value may be, in bytes: those of weir serve are far shorter.
+// maxName bounds the length of a domain, path or value, in bytes. Those of weir serve are far shorter.
 const maxName = 16 << 10
 
 // storedPath matches the path of a rule, see descriptors.PathSegment.
 var storedPath = regexp.MustCompile(strings.ReplaceAll(strings.ReplaceAll(`^LEVEL(?:/LEVEL)*$`,
 	"LEVEL", "TEXT+(?:=TEXT+)?"), "TEXT", "(?:[^/=%]|%25|%2F|%3D)"))
 
-// isControl reports whether exports escape a character of values.
+// isControl reports whether r is a control character, which exports escape.
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// check returns an error that names the column at fault and what would be right, nil if the row can be counted at a
-// moment, in a store that drops days after a retention; 0 does not ask. Nothing may begin after that moment.
+// check returns an error, which names the column and what it allows, if the row cannot be counted now, in a store that
+// drops days after a retention; 0: never.
 func (r *Row) check(now time.Time, retention time.Duration) error {
 	for i, name := range [...]string{r.ID.Domain, r.ID.Path, r.ID.Value} {
 		column := [...]string{"domain", "path", "value"}[i]
@@ -69,8 +69,8 @@ func (r *Row) check(now time.Time, retention time.Duration) error {
 	return nil
 }
 
-// Increments yields what the row is counted as, always the same: itself, where it is a bucket of a tier, or else its minutes.
-// Where its peak is not known, its minutes are taken to have the same.
+// Increments yields the increments of the row, always the same: one if the row is a bucket of a tier, else those of its
+// minutes. If the peak is unknown, all minutes are assumed to be equal.
 func (r *Row) Increments() iter.Seq[history.Increment] {
 	return func(yield func(history.Increment) bool) {
 		for t := range history.Tier(history.Tiers) {
@@ -89,16 +89,17 @@ func (r *Row) Increments() iter.Seq[history.Increment] {
 	}
 }
 
-// Minutes yields the minutes, since 1970, that the row is counted in, in their order, with their hits. The row must be
-// sound.
+// Minutes yields the minutes, since 1970, in which the row is counted, in their order, with their hits. The row must be
+// valid.
 //
-// If the peak is known, as many minutes as possible have it and one has the rest, so that downsampling the minutes gives the
-// row's sum and peak again. They are spread evenly over the fewest hours that hold them, from the bucket's first hour on:
-// each hour of minutes is a chunk that the store has to move. If the peak is unknown, all minutes of the bucket have the
-// same number of hits, give or take 1. The minutes depend on the row alone, so a second run makes the same batches.
+// If the peak is known, as many minutes as possible have it and one has the rest, so that downsampling the minutes
+// restores the row's sum and peak. They are spread evenly over as few hours as possible, from the bucket's first hour
+// on, because each hour of minutes is a chunk that the store has to move. If the peak is unknown, all minutes of the
+// bucket have the same number of hits, give or take 1. The minutes depend only on the row, so a second run makes the
+// same batches.
 func (r *Row) Minutes() iter.Seq2[int64, uint64] {
 	return func(yield func(minute int64, hits uint64) bool) {
-		span := uint64(r.Width / history.Minute) // minutes that those filled lie in
+		span := uint64(r.Width / history.Minute) // number of minutes over which the filled ones are spread
 		filled := min(span, r.Sum)
 		if r.Peak > 0 {
 			filled = (r.Sum + r.Peak - 1) / r.Peak

@@ -32,14 +32,14 @@ func clock() time.Time { return now }
 const header = "domain,path,outcome,value,start,width,sum,peak\n"
 
 // keep rolls everything early enough for a test, and nothing because there are too many points.
-func keep() history.Keep {
-	k := history.DefaultKeep()
+func keep() history.Retention {
+	k := history.DefaultRetention()
 	k.MaxPoints = 1 << 30
 	return k
 }
 
 func openFile(t testing.TB) history.Store {
-	store, err := filehistory.Open(filehistory.Config{Dir: t.TempDir(), Keep: keep(), Now: clock})
+	store, err := filehistory.Open(filehistory.Config{Dir: t.TempDir(), Retention: keep(), Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func openFile(t testing.TB) history.Store {
 
 func openRedis(t testing.TB) history.Store {
 	store, err := redishistory.Open(redishistory.Config{
-		Redis: topology.Config{URL: redistest.Single(t).Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
-		Keep:  keep(), Pace: 1, Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
+		Redis:     topology.Config{URL: redistest.Single(t).Addr, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)},
+		Retention: keep(), Pace: 1, Now: func() string { return strconv.FormatInt(now.UnixMicro(), 10) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ var stores = map[string]func(testing.TB) history.Store{"File": openFile, "Redis"
 // rolls it. Names are such as clients think of.
 func random(t testing.TB, rng *rand.Rand) history.Store {
 	t.Helper()
-	store := historytest.NewLedgers(historytest.Options{Keep: keep(), Now: clock, Step: func(string) {}})
+	store := historytest.NewLedgers(historytest.Options{Retention: keep(), Now: clock, Step: func(string) {}})
 	names := []history.ID{
 		{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Value: "user=ann,\"quoted\"%0Aline"},
 		{Domain: "<img src=x>", Path: `back\slash`}, {Domain: "mail", Path: "from", Value: " spaced "}, {Domain: "\\.", Path: " blank"},
@@ -110,7 +110,7 @@ func write(t testing.TB, store history.Store, f transfer.Format) string {
 	all(t, store)
 	var out bytes.Buffer
 	w := transfer.NewWriter(&out, f, history.Always(), now.Unix())
-	for _, outcomes := range f.Passes(nil) {
+	for _, outcomes := range f.QueryGroups(nil) {
 		err := store.Query(t.Context(), history.Query{Outcomes: outcomes, To: history.Always().To}, func(s history.Series) error {
 			_, err := w.Write(&s)
 			return err
@@ -126,7 +126,7 @@ func write(t testing.TB, store history.Store, f transfer.Format) string {
 }
 
 // read imports a text, by a process that dies again and again, as often as it takes.
-func read(t testing.TB, text string, store history.Store) (last transfer.Loaded, died int) {
+func read(t testing.TB, text string, store history.Store) (last transfer.LoadResult, died int) {
 	t.Helper()
 	for ; died < 1000; died++ {
 		target := transfer.Target{Store: &mortal{Store: store, left: 1 + 3*died}, Concurrency: 8, Now: clock}
@@ -191,7 +191,8 @@ func TestImportReadsBackItsExport(t *testing.T) {
 	}
 }
 
-// difference returns where two texts differ once their lines are in order, as an export has none of its own; "" for nowhere.
+// difference returns where two texts differ once their lines are in order, as an export has none of its own; "" for
+// nowhere.
 func difference(a, b string) string {
 	x, y := slices.Sorted(strings.Lines(a)), slices.Sorted(strings.Lines(b))
 	for i := range min(len(x), len(y)) {
@@ -205,8 +206,8 @@ func difference(a, b string) string {
 	return ""
 }
 
-// unmovable is a store that counts, and where a job fails, as it does where a series is damaged, or somebody else writes to
-// it without a pause.
+// unmovable is a store that counts, and where a job fails, as it does where a series is damaged, or somebody else
+// writes to it without a pause.
 type unmovable struct {
 	history.Store
 	hits atomic.Uint64

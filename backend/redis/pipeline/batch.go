@@ -12,19 +12,19 @@ import (
 	"github.com/weirproxy/weir/backend/outbound"
 )
 
-// Batch is the pipeline's state of an outbound.Batch. It is reused with it.
+// Batch is the pipeline's state of an outbound.Batch, and is reused with it.
 type Batch struct {
 	pipeline *Pipeline
 	peer     *peer // of the queue
 	retry    retry
 
-	// Of one exchange:
+	// The state of one exchange:
 	route        Route
 	mode         CallMode
 	live         []*Request // whose callers wait
 	liveDeadline time.Time  // when the last of these leaves
 	commands     []*Command
-	pipe         []goredis.Cmder // commands, with what goes before them
+	pipe         []goredis.Cmder // commands, each after its ASKING if the route needs one
 	pool         []*Command
 }
 
@@ -52,7 +52,7 @@ func (b *Batch) Command(args ...any) *Command {
 	return c
 }
 
-// Exchange gets an answer for each request, or none.
+// Exchange sends the requests of a batch, and answers each.
 func (p *peer) Exchange(out *outbound.Batch[RequestState]) {
 	if out.PeerState == nil {
 		out.PeerState = newBatch(p.pipeline)
@@ -72,10 +72,10 @@ func (p *peer) Exchange(out *outbound.Batch[RequestState]) {
 	b.retry.send(ctx, out.Requests, out.Deadline, p.pipeline.stopping)
 }
 
-// exchange sends requests to one server, unless it is away or their callers have left, and notes the class of each
-// reply.
+// exchange sends requests to one server, and notes the class of each reply. It sends nothing to a server that is away,
+// and no request whose caller has left.
 func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) {
-	p, err := b.pipeline.peer(route.Client) // nearly always that of the batch
+	p, err := b.pipeline.peer(route.Client) // nearly always b.peer
 	if err == nil {
 		err = p.server.Away()
 	}
@@ -105,14 +105,14 @@ func (b *Batch) exchange(ctx context.Context, route Route, requests []*Request) 
 		p.meter.Answered(took)
 	}
 	if best == outbound.Answered && start.Add(took).After(b.liveDeadline) {
-		best = outbound.Lost // for those who asked
+		best = outbound.Lost // all callers have left
 	}
 	p.server.Note(best, start, cmp.Or(cause, outbound.ErrLate))
 	end(best.String(), cause)
 	b.endRetries(ctx, p)
 }
 
-// dropExpired keeps the requests that are not expired as live.
+// dropExpired ends expired requests, and makes the others live.
 func (b *Batch) dropExpired(requests []*Request) {
 	now := time.Now()
 	b.live, b.liveDeadline = b.live[:0], time.Time{}
@@ -134,18 +134,19 @@ func (b *Batch) dropExpired(requests []*Request) {
 	}
 }
 
-// execute sends commands together, once. Each has its error.
+// execute sends commands together, once. Each command holds its own error.
 func execute(ctx context.Context, client *goredis.Client, commands []goredis.Cmder) {
 	if len(commands) == 1 {
 		_ = client.Process(ctx, commands[0])
 		return
 	}
 	pipe := client.Pipeline()
-	_ = pipe.BatchProcess(ctx, commands...) // queues them; it has no way to fail
+	_ = pipe.BatchProcess(ctx, commands...) // only queues them, so it cannot fail
 	_, _ = pipe.Exec(ctx)
 }
 
-// read notes the class of each reply, or why nothing was sent. It returns the best outbound.Outcome, with its error.
+// read notes the class of each reply; unsent, if not nil, is why nothing was sent. It returns the best
+// outbound.Outcome, with its error.
 func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 	for i, r := range b.live {
 		if unsent != nil {
@@ -163,7 +164,7 @@ func (b *Batch) read(unsent error) (best outbound.Outcome, cause error) {
 	return best, cause
 }
 
-// endRetries makes requests final whose server is away, or whose time is over, so that they are not sent again.
+// endRetries makes the requests final that must not be sent again, as their server is away or their time is over.
 func (b *Batch) endRetries(ctx context.Context, p *peer) {
 	away, replica := p.server.Away(), false
 	for _, r := range b.live {
@@ -172,19 +173,19 @@ func (b *Batch) endRetries(ctx context.Context, p *peer) {
 		case r.State.err == nil:
 		case away != nil && !written:
 			r.State.class, r.State.err = Final, away
-		case away != nil && r.State.class.loading(), !written && ctx.Err() != nil:
+		case away != nil && r.State.class.notReady(), !written && ctx.Err() != nil:
 			r.State.class = Final
 		}
 	}
-	if away != nil && replica { // no retry would leave it
+	if away != nil && replica { // without retries, nothing else would close its connections
 		p.disconnect()
 	}
 }
 
-// done gives the caller a request's answer, or why there is none.
+// done answers a request, or fails it with err.
 func (b *Batch) done(r *Request, err error) {
 	if r.State.Counted {
-		err = nil // whatever became of the rest
+		err = nil // even if EXPIRE or a correction failed
 	}
 	b.pipeline.health.report(err == nil)
 	if _, away := err.(*backend.UnavailableError); err != nil && !away {

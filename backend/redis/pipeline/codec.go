@@ -10,30 +10,32 @@ import (
 	"github.com/weirproxy/weir/backend/outbound"
 )
 
-// Codec puts checks into commands, and reads the replies. Its methods may be called by any number of goroutines, those
-// that are given a Request or a Batch by the one that has it.
+// Codec puts checks into commands, and reads the replies. Its methods may be called by any number of goroutines, but
+// only one at a time uses a Request or a Batch.
 type Codec interface {
 	// Encode appends a check's key and payload to text, and sets them in the request's State, which is empty.
 	Encode(text []byte, c *backend.Check, r *Request) []byte
-	// Write adds the commands of requests to a batch. They lead to one server.
+	// Write adds the commands of requests to a batch. All requests go to one server.
 	Write(b *Batch, requests []*Request)
-	// Read returns what the reply to a request proves, and why it has no answer, if it has none.
+	// Read returns the class of the reply to a request, and an error if it has no answer.
 	Read(b *Batch, r *Request) (Class, error)
 	// Decode reads the answer to a check.
 	Decode(r *Request, c *backend.Check) (backend.Decision, error)
 }
 
-// ScriptCodec asks a script about all keys of a batch in one call, which counts none of them if it fails as a whole; in
-// a cluster, where keys are in different slots, about each alone. The script gets the keys, a time, for each key the
-// index of its payload, and the payloads. It answers a list of strings; one that begins with ! is an error.
+// ScriptCodec sends all checks of a batch in one call of a script, or one call for each check in a cluster, where the
+// keys are in different slots. A call that fails as a whole counts none of its checks. The script gets the keys, the
+// time, for each key the index of its payload, and the payloads. It answers a list of strings; a string that begins
+// with ! is an error.
 type ScriptCodec struct {
 	// AppendKey appends the Redis key of a check's key.
 	AppendKey func(dst, key []byte) []byte
-	// AppendArg appends the payload of a check: what is asked about its key.
+	// AppendArg appends the payload of a check: its operation, hits and limits.
 	AppendArg func(dst []byte, c *backend.Check) []byte
 	// DecodeReply reads the answer to a check.
 	DecodeReply func(reply string, c *backend.Check) (backend.Decision, error)
-	// Now, if not nil, returns the time for the script, in decimal microseconds; else that is the server's own.
+	// Now, if not nil, returns the time for the script, in decimal microseconds. By default the script uses its server's
+	// clock.
 	Now func() string
 }
 
@@ -67,7 +69,7 @@ func (s ScriptCodec) Read(_ *Batch, r *Request) (Class, error) {
 	switch err := c.Err(); {
 	case err != nil:
 		return c.mode.classify(err, c.Written), err
-	case !c.Written: // making a connection took too long
+	case !c.Written: // connecting took too long
 		return Classify(outbound.ErrLate, false), outbound.ErrLate
 	}
 	items, _ := c.Val().([]any)
@@ -90,13 +92,13 @@ func (s ScriptCodec) Decode(r *Request, c *backend.Check) (backend.Decision, err
 	return s.DecodeReply(r.State.reply, c)
 }
 
-// ReplyError is what went wrong with one request of a command that was answered.
+// ReplyError is the error of one request of a command that was answered.
 type ReplyError string
 
 // Error returns its text.
 func (e ReplyError) Error() string { return string(e) }
 
-// RedisError makes it one of go-redis's errors of servers.
+// RedisError makes e a [goredis.Error], an error that a server replied.
 func (ReplyError) RedisError() {}
 
 var _ goredis.Error = ReplyError("")

@@ -14,13 +14,13 @@ import (
 // Command is a command that go-redis sends once or not at all. Batches reuse it.
 type Command struct {
 	*goredis.Cmd
-	Written bool // go-redis has taken the arguments: from then on the server may have seen them
+	Written bool // go-redis has read the arguments, so the server may have seen them
 
-	args     []any
-	since    time.Time // when it was given to go-redis
-	deadline time.Time // when nobody waits for it any more; zero: never
+	args      []any
+	submitted time.Time // when go-redis got the command
+	deadline  time.Time // when its last caller leaves; zero: never
 
-	// Of a call of a script:
+	// For a call of a script:
 
 	mode     CallMode
 	requests int
@@ -30,44 +30,46 @@ type Command struct {
 
 func newCommand() *Command { return &Command{Cmd: goredis.NewCmd(context.Background(), "evalsha")} }
 
-// NoRetry reports true: go-redis then sends it once, whatever the options of its client are.
+// NoRetry reports true, so that go-redis sends the command only once, with any options of its client.
 func (c *Command) NoRetry() bool { return true }
 
 var ping = []any{"ping"}
 
-// Args is called by go-redis when it writes the command: one that fails without it was not sent. If connecting took
-// longer than the callers have left, PING goes in its place: it keeps the connection for the next command.
+// Args is called by go-redis when it writes the command; a command that fails before was not sent. If connecting took
+// longer than the time that the callers have left, Args returns PING, so that the connection stays for the next
+// command.
 func (c *Command) Args() []any {
-	if now := time.Now(); !c.deadline.IsZero() && now.Sub(c.since) >= c.deadline.Sub(now) {
+	if now := time.Now(); !c.deadline.IsZero() && now.Sub(c.submitted) >= c.deadline.Sub(now) {
 		return ping
 	}
 	c.Written = true
 	return c.args
 }
 
-// IsCommand reports whether the command is of this name.
+// IsCommand reports whether the command has this name.
 func (c *Command) IsCommand(name string) bool { return c.args[0] == name }
 
-// Failure returns why there is no answer. go-redis gives a pipeline's error also to commands that were answered.
+// Failure returns why the command has no answer, nil if it has one. Unlike it, Err may be set on an answered command,
+// as go-redis sets a pipeline's error on all its commands.
 func (c *Command) Failure() error {
 	switch {
 	case c.Val() != nil && c.Written:
 		return nil
-	case c.Err() == nil: // another command went in its place
+	case c.Err() == nil: // PING was sent in its place
 		return outbound.ErrLate
 	}
 	return c.Err()
 }
 
-// reset makes it a new command, whose callers leave at a deadline; zero: never.
+// reset makes c a new command, whose callers leave at a deadline; zero: never.
 func (c *Command) reset(deadline time.Time, args ...any) {
 	c.SetErr(nil)
 	c.SetVal(nil)
-	c.since, c.deadline, c.Written = time.Now(), deadline, false
+	c.submitted, c.deadline, c.Written = time.Now(), deadline, false
 	c.args = append(c.args[:0], args...)
 }
 
-// call sets the command to a call of the script for these requests, with a time for the script.
+// call makes c a call of the script for these requests, at the time now.
 func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	c.mode, c.requests = mode, len(requests)
 	c.indexes, c.payloads = c.indexes[:0], c.payloads[:0]
@@ -83,7 +85,7 @@ func (c *Command) call(mode CallMode, now string, requests []*Request) {
 	}
 }
 
-// indexOf returns the index of a payload, from 1 on. Checks under the same limits have the same, so there are few.
+// indexOf returns the index of a payload, from 1 on. Checks under the same limits share a payload, so there are few.
 func (c *Command) indexOf(payload *Blob) byte {
 	i := slices.IndexFunc(c.payloads, func(q *Blob) bool { return bytes.Equal(*q, *payload) })
 	if i < 0 {
@@ -93,16 +95,16 @@ func (c *Command) indexOf(payload *Blob) byte {
 	return byte(i + 1)
 }
 
-// Blob is bytes that go-redis writes without a copy, if given a pointer.
+// Blob is an argument that go-redis writes without a copy, if it gets a pointer to it.
 type Blob []byte
 
-// MarshalBinary gives the bytes themselves.
+// MarshalBinary returns the bytes themselves.
 func (b *Blob) MarshalBinary() ([]byte, error) { return *b, nil }
 
-// CutTail returns text, and its tail from an index on. Appending to text does not change the tail.
+// CutTail returns text and its tail from an index on. Appending to text does not change the tail.
 func CutTail(text []byte, from int) ([]byte, Blob) { return text, text[from:len(text):len(text)] }
 
-// lateReply is how long after its callers have left an answer is still read.
+// lateReply is how long a reply is still awaited after the callers have left.
 const lateReply = 10 * time.Millisecond
 
 // commandContext gives a new connection the store's timeout, and a written command the time until shortly after its
@@ -112,7 +114,7 @@ type commandContext struct {
 	command *Command
 }
 
-// Deadline is asked for before each write and each read.
+// Deadline is called by go-redis before each write and each read.
 func (c commandContext) Deadline() (time.Time, bool) {
 	if c.command.Written {
 		return c.command.deadline.Add(lateReply), true

@@ -26,13 +26,13 @@ const (
 	healthyProbeGap = 10 * time.Minute
 )
 
-// Probe checks that a server can do its work. Its error names the remedy.
+// Probe checks that a server can count. Its error names the remedy.
 type Probe func(ctx context.Context, server topology.Server) error
 
-// health probes servers: at the start, and after each check without an answer, which may only have had little time. It
-// logs each change of a server once. Before begin all is well, and no server is known.
+// health probes the servers at the start, and after each check without an answer, as that may only have had a short
+// deadline. It logs each change of a server once. Before start it has no error and lists no server.
 type health struct {
-	changed func() // is told of each probe
+	onProbe func() // called after each probe
 	servers func(context.Context) ([]topology.Server, error)
 	probe   Probe
 	config  topology.Config
@@ -41,40 +41,40 @@ type health struct {
 	ctx       context.Context // until Close
 	stop      context.CancelFunc
 	done      sync.WaitGroup
-	wake      chan struct{} // has a token if a check contradicted the last probe
+	wake      chan struct{} // has a token if a check contradicts the last probe
 	unhealthy atomic.Bool   // a server was away at the last probe
 	everUp    atomic.Bool   // a server could count at least once
 	lastErr   atomic.Pointer[error]
 	ready     context.Context // ends once a server can count, or GiveUp is over
 	setReady  context.CancelFunc
 
-	found atomic.Pointer[map[string]status] // of each server, and of their list, by the last probe; nil before begin
+	statuses atomic.Pointer[map[string]status] // by server, and of serverList, from the last probe; nil before start
 }
 
 var errNotProbed = errors.New("redis has not been asked yet whether it can count")
 
-func newHealth(s *topology.Servers, changed func()) *health {
-	h := &health{servers: s.All, config: s.Config, changed: changed, wake: make(chan struct{}, 1)}
+func newHealth(s *topology.Servers, onProbe func()) *health {
+	h := &health{servers: s.All, config: s.Config, onProbe: onProbe, wake: make(chan struct{}, 1)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.ready, h.setReady = context.WithCancel(context.Background())
 	h.lastErr.Store(new(error))
 	return h
 }
 
-// start begins to probe the servers in the background, until end.
+// start starts to probe the servers in the background, until end.
 func (h *health) start(probe Probe) {
 	h.probe, h.started = probe, time.Now()
 	h.lastErr.Store(&errNotProbed)
-	h.found.Store(new(map[string]status))
+	h.statuses.Store(new(map[string]status))
 	h.done.Go(func() { h.run(h.ctx) })
 }
 
-// answers returns nil if a server could count when they were last probed.
-func (h *health) answers() error { return *h.lastErr.Load() }
+// probeErr returns nil if a server could count when they were last probed.
+func (h *health) probeErr() error { return *h.lastErr.Load() }
 
 // await waits until a server has shown that it can count, or Config.GiveUp is over.
 func (h *health) await(ctx context.Context) error {
-	if h.found.Load() == nil {
+	if h.statuses.Load() == nil {
 		return nil
 	}
 	select {
@@ -82,13 +82,13 @@ func (h *health) await(ctx context.Context) error {
 		if h.everUp.Load() {
 			return nil
 		}
-		return h.answers()
+		return h.probeErr()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// report must be called for each check, with whether it was answered. It costs a comparison while nothing changes.
+// report wakes the probes if a check contradicts the last one. It must be called for each check, and is cheap.
 func (h *health) report(answered bool) {
 	if answered != h.unhealthy.Load() {
 		return
@@ -111,7 +111,7 @@ func (h *health) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		next := time.Now().Add(min(minProbeGap, h.config.ProbePause)) // at the earliest
+		earliest := time.Now().Add(min(minProbeGap, h.config.ProbePause)) // of the next probe
 		if h.update(found, err) {
 			pause = h.config.ProbePause
 		}
@@ -120,7 +120,7 @@ func (h *health) run(ctx context.Context) {
 		}
 		h.wait(ctx, pause)
 		select {
-		case <-time.After(time.Until(next)):
+		case <-time.After(time.Until(earliest)):
 		case <-ctx.Done():
 			return
 		}
@@ -131,7 +131,7 @@ func (h *health) run(ctx context.Context) {
 	}
 }
 
-// wait waits until the next probe. While all servers are healthy, that is when a check gets no answer, or after
+// wait waits until the next probe. While all servers are healthy, it is due when a check gets no answer, or after
 // healthyProbeGap; else when a check gets an answer, after about pause, or when GiveUp is over.
 func (h *health) wait(ctx context.Context, pause time.Duration) {
 	if !h.unhealthy.Load() {
@@ -154,13 +154,13 @@ type probeResult struct {
 	err error
 }
 
-// serverList is the name under which the status of the list of servers is kept, as of a cluster that does not answer.
+// serverList is the name of the status of the list of servers itself, which a cluster may fail to return.
 const serverList = ""
 
-// status is what a probe has found of a server.
+// status is a server's state at a probe.
 type status struct {
 	state backend.ServerState
-	reply string // what a failing server answers: without what differs each time, as ports do
+	reply string // the reply of a failing server, without ports and the like, which differ each time
 }
 
 func (f probeResult) status() status {
@@ -171,7 +171,7 @@ func (f probeResult) status() status {
 	return found
 }
 
-// probeAll probes all servers at once. Its error says that they cannot be listed.
+// probeAll probes all servers at once. Its error means that the servers cannot be listed.
 func (h *health) probeAll(ctx context.Context) ([]probeResult, error) {
 	servers, err := h.servers(ctx)
 	if err != nil {
@@ -187,16 +187,16 @@ func (h *health) probeAll(ctx context.Context) ([]probeResult, error) {
 	return found, nil
 }
 
-// update stores the results of a probe, and reports whether they changed. err is that of listing the servers.
+// update stores the results of a probe, and reports whether they changed. err is the error of listing the servers.
 func (h *health) update(found []probeResult, err error) (changed bool) {
 	up, failed := 0, []error(nil)
-	known := *h.found.Load()
+	last := *h.statuses.Load()
 	now := make(map[string]status, len(found)+1)
-	if err != nil { // nothing new is known of any server
-		maps.Copy(now, known)
+	if err != nil { // no server was probed
+		maps.Copy(now, last)
 	}
 	for _, f := range append(found, probeResult{Server: topology.Server{Name: serverList}, err: err}) {
-		before, listed := known[f.Name]
+		before, listed := last[f.Name]
 		if !listed {
 			before.state = backend.ServerUp
 		}
@@ -210,21 +210,22 @@ func (h *health) update(found []probeResult, err error) (changed bool) {
 			h.logChange(f, before.state)
 		}
 	}
-	h.found.Store(&now)
-	every := errors.Join(failed...)
-	h.unhealthy.Store(every != nil)
+	h.statuses.Store(&now)
+	joined := errors.Join(failed...)
+	h.unhealthy.Store(joined != nil)
 	if up > 0 {
-		every = nil
+		joined = nil
 	}
-	h.lastErr.Store(&every)
+	h.lastErr.Store(&joined)
 	if up > 0 && !h.everUp.Swap(true) {
 		h.config.Log.Info("Redis is ready", "servers", up)
 	}
-	h.changed()
+	h.onProbe()
 	return changed
 }
 
-// logChange logs that a server, or their list, is lost or back: both at one level, so that a filter keeps both or none.
+// logChange logs that a server, or the list of servers, is lost or back. Both have the same level, so that a filter
+// passes both or none.
 func (h *health) logChange(f probeResult, before backend.ServerState) {
 	lost, back, log := "redis server cannot count", "redis server can count again", h.config.Log.With("server", f.Name)
 	now := f.status().state

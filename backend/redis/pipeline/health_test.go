@@ -107,7 +107,7 @@ func TestLostServerListIsLoggedOnce(t *testing.T) {
 		phase(func() {})
 		phase(func() { broken = true })
 		phase(func() { on.err = errors.New("nobody knows") })
-		if err := h.answers(); err == nil || h.await(t.Context()) != nil {
+		if err := h.probeErr(); err == nil || h.await(t.Context()) != nil {
 			t.Errorf("without a list the servers answer: %v, and were awaited: %v; want an error and, as one has counted before, none",
 				err, h.await(t.Context()))
 		}
@@ -123,7 +123,7 @@ func TestLostServerListIsLoggedOnce(t *testing.T) {
 				t.Errorf("%s was logged %d times, want once:\n%s", line, n, log)
 			}
 		}
-		if err := h.answers(); err != nil {
+		if err := h.probeErr(); err != nil {
 			t.Errorf("one server counts, and answers gives %v", err)
 		}
 	})

@@ -14,21 +14,21 @@ import (
 // Request is a request to the server that owns a key, mostly a check.
 type Request = outbound.Request[RequestState]
 
-// RequestState is the state of a request.
+// RequestState is the state of a request in a pipeline.
 type RequestState struct {
 	topology.Destination
 	Route Route
 	class Class
 	err   error // why there is no answer
 
-	// For its Codec:
+	// For the Codec:
 
-	Payload    Blob     // what is asked about the key
-	Command    *Command // what carries the request now; nil if nothing was sent
-	Counted    bool     // it has its answer, so what it still has to send is sent though its caller has left
-	CodecState any      // the codec's own
+	Payload    Blob     // the check, encoded
+	Command    *Command // the command that carries the request now; nil if nothing was sent
+	Counted    bool     // it has its answer; further commands are sent even if its caller has left
+	CodecState any      // for the codec alone
 
-	// Of a call of a script:
+	// For a call of a script:
 
 	index int // among the requests of the command
 	reply string
@@ -37,7 +37,7 @@ type RequestState struct {
 // written reports whether the server may have seen the request.
 func (q *RequestState) written() bool { return q.Counted || q.Command != nil && q.Command.Written }
 
-// engineCodec is how the engine sees a pipeline.
+// engineCodec makes a pipeline an outbound.Codec.
 type engineCodec struct{ *Pipeline }
 
 func (p engineCodec) Encode(text []byte, c *backend.Check, r *Request) ([]byte, *outbound.Queue[RequestState], error) {
@@ -76,7 +76,7 @@ type peer struct {
 
 func newPeer(p *Pipeline, client *goredis.Client) *peer {
 	one := &peer{pipeline: p, client: client}
-	// A batch that waits for a connection cannot take what arrives meanwhile.
+	// A batch that waits for a connection cannot take requests that arrive meanwhile, so no more batches than connections.
 	one.server = p.engine.Open(p.servers.NameOf(client), one, 1, min(maxOut, client.Options().PoolSize))
 	one.server.Queues[0].PeerState = client
 	if p.meter != nil {
@@ -91,7 +91,7 @@ func (p *peer) stats() ServerStats {
 		Foreign: p.pipeline.script.lastMode(p.client).Foreign}
 }
 
-// Changed is told each change of the breaker's state.
+// Changed is called after each change of the breaker's state.
 func (p *peer) Changed(before, after outbound.State, _ error) {
 	if before == outbound.Closed {
 		p.pipeline.servers.AddLoss()
@@ -101,7 +101,7 @@ func (p *peer) Changed(before, after outbound.State, _ error) {
 	}
 }
 
-// Pings begins a series of PINGs on a connection of its own.
+// Pings starts a series of PINGs on a separate connection.
 func (p *peer) Pings() (ping func(context.Context) (outbound.Outcome, error), end func()) {
 	s := &pings{peer: p}
 	return s.ping, s.end
@@ -113,8 +113,8 @@ type pings struct {
 	conn *goredis.Client // nil without a connection
 }
 
-// ping sends PING, on a new connection if there is none. Its error means no connection, no PONG in time, or a server
-// that is not ready to count; any other reply is as good as PONG.
+// ping sends PING, on a new connection if there is none. Its error means that there is no connection, no reply in time,
+// or that the server is not ready to count; any other reply is as good as PONG.
 func (s *pings) ping(ctx context.Context) (o outbound.Outcome, err error) {
 	o = outbound.Answered
 	if s.conn == nil {
@@ -137,7 +137,7 @@ func (s *pings) send(ctx context.Context, timeout time.Duration) (outbound.Outco
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	client := s.conn
-	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // which ends what go-redis reads
+	defer context.AfterFunc(ctx, func() { _ = client.Close() })() // ends a read of go-redis
 	err := client.Ping(ctx).Err()
 	switch o := Classify(err, true).Outcome; o {
 	case outbound.Answered:
@@ -152,12 +152,12 @@ func (s *pings) send(ctx context.Context, timeout time.Duration) (outbound.Outco
 // end closes the connection.
 func (s *pings) end() {
 	if s.conn != nil {
-		_ = s.conn.Close() // it was for this only
+		_ = s.conn.Close()
 		s.conn = nil
 	}
 }
 
-// disconnect closes the connections that lead to a replica, where new ones may lead to the primary.
+// disconnect closes the connections, which lead to a replica: new ones may lead to the primary.
 func (p *peer) disconnect() {
 	ctx, cancel := context.WithTimeout(p.server.Context(), outbound.PingTimeout)
 	defer cancel()

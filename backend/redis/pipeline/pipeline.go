@@ -1,7 +1,7 @@
 // Package pipeline sends requests to Redis servers, each at most once unless its reply proves that it did not run.
 //
-// Checks go by package outbound: a batch leaves when none is out, or 1 ms after the last one. A [Codec] puts them into
-// commands. Commands that may run twice go without a queue, by Do, Run and Ask.
+// Package outbound queues checks: it sends a batch when none is out, or 1 ms after the last one. A [Codec] puts checks
+// into commands. Do, Run and Pipeline.Send send commands that may run twice, without a queue.
 package pipeline
 
 import (
@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// pace is how long after a batch the next one leaves at the earliest while the first is out.
+	// pace is the least time between batches to a server while one is out.
 	pace = time.Millisecond
-	// maxOut is how many batches are out at most.
+	// maxOut is how many batches to a server may be out.
 	maxOut = 16
 )
 
@@ -29,22 +29,22 @@ type Pipeline struct {
 	engine  *outbound.Engine[RequestState]
 	servers *topology.Servers
 	codec   Codec
-	script  *Script // nil where none is needed
+	script  *Script // nil if the codec calls none
 	meter   func(server string) Meter
 
 	peers    sync.Map   // of *goredis.Client: *peer
-	peersMu  sync.Mutex // held to add and remove them
+	peersMu  sync.Mutex // held to add and remove peers
 	stopping chan struct{}
 	health   *health
 }
 
 // Meter measures one server. Its methods may be called by any number of goroutines.
 type Meter interface {
-	// Answered is told how long the server took to answer a batch, with connecting where that was needed.
+	// Answered records how long the server took to answer a batch, connecting included.
 	Answered(took time.Duration)
-	// Waited is told how long the checks of a call waited until their batch left.
+	// Waited records how long the checks of a call waited until their batch was sent.
 	Waited(took time.Duration)
-	// Gone is called when the server is not asked any more.
+	// Gone ends the meter: no more requests go to the server.
 	Gone()
 }
 
@@ -52,8 +52,8 @@ type Meter interface {
 // to count. The check was counted at most once.
 var ErrUnavailable = errors.New("redis is unavailable")
 
-// New makes a pipeline to servers, which it closes in the end. The script, nil for none, is loaded where it is missing.
-// The meter of a server, nil for none, is asked for when the server is first asked, and anew after Gone. The trace may be nil.
+// New makes a pipeline to servers, which its Close closes. A script is loaded into servers that lack it; it may be nil,
+// as may meter and trace. meter is called before the first request to a server, and before the first one after Gone.
 func New(servers *topology.Servers, codec Codec, script *Script, meter func(server string) Meter, trace outbound.Trace) *Pipeline {
 	p := &Pipeline{servers: servers, codec: codec, script: script, meter: meter, stopping: make(chan struct{})}
 	p.engine = outbound.New(outbound.Config{
@@ -66,9 +66,9 @@ func New(servers *topology.Servers, codec Codec, script *Script, meter func(serv
 // StartProbes starts to probe the servers in the background, until Close.
 func (p *Pipeline) StartProbes(probe Probe) { p.health.start(probe) }
 
-// Decide asks the servers that own the checks' keys, each at most once unless its reply proves that a check did not
-// run. It returns 2 ms, or a tenth of its time, before ctx's deadline, and at the latest after the servers' timeout.
-// The Err of a check without an answer wraps ErrUnavailable.
+// Decide sends each check to the server that owns its key, and sends it again only if a reply proves that it did not
+// run. It returns by [backend.Deadline] of the servers' timeout. The Err of a check without an answer wraps
+// ErrUnavailable.
 func (p *Pipeline) Decide(ctx context.Context, checks []backend.Check, out []backend.Decision) error {
 	return p.engine.Decide(ctx, checks, out)
 }
@@ -100,7 +100,7 @@ func (p *Pipeline) owner(key []byte) (*peer, error) {
 	return p.peer(client)
 }
 
-// peer returns the server behind a client. If it was not asked before, idle ones are retired.
+// peer returns the server behind a client. If the server is new, peer retires idle ones.
 func (p *Pipeline) peer(client *goredis.Client) (*peer, error) {
 	if one, ok := p.peers.Load(client); ok {
 		return one.(*peer), nil
@@ -135,14 +135,14 @@ func (p *Pipeline) retire(now time.Time) {
 	}
 }
 
-// Away reports whether no server is known to own a Redis key, or the one that does is known not to answer.
+// Away reports whether the server that owns a Redis key is unknown, or does not answer.
 func (p *Pipeline) Away(key string) bool {
 	client, err := p.servers.Owner([]byte(key))
 	if err != nil {
 		return true
 	}
-	one, known := p.peers.Load(client)
-	return known && one.(*peer).server.Away() != nil
+	one, ok := p.peers.Load(client)
+	return ok && one.(*peer).server.Away() != nil
 }
 
 // Stats are totals since the pipeline was made.
@@ -151,11 +151,11 @@ type Stats struct {
 	Checks      uint64 // checks in them
 	Dropped     uint64 // checks not sent, or not again, because their callers had left
 	Unavailable uint64 // checks without an answer
-	Losses      uint64 // times that servers may have lost their counts, or keys went to another one without theirs
+	Losses      uint64 // times that a server may have lost its counts, or keys moved to another one without their counts
 	Servers     []ServerStats
 }
 
-// Add adds those of another pipeline.
+// Add adds the statistics of another pipeline.
 func (s *Stats) Add(other Stats) {
 	s.Batches += other.Batches
 	s.Checks += other.Checks
@@ -165,16 +165,16 @@ func (s *Stats) Add(other Stats) {
 	s.Servers = append(s.Servers, other.Servers...)
 }
 
-// ServerStats are about one server that was asked in the last minutes.
+// ServerStats is the state of one server that got requests in the last minutes.
 type ServerStats struct {
 	Name    string // host:port, or how the configuration names it
 	Out     int    // batches that are out now
 	Waiting int    // checks that wait for the next one
-	Away    bool   // it is known not to answer, and has not answered a batch since
-	Foreign string // the foreign library for which its functions are not used; "": none
+	Away    bool   // it does not answer
+	Foreign string // a foreign library because of which its functions are not used; "" for none
 }
 
-// Stats returns what was sent, and what waits.
+// Stats returns totals since the pipeline was made, and the present state of each server.
 func (p *Pipeline) Stats() Stats {
 	n := &p.engine.Totals
 	stats := Stats{
@@ -188,13 +188,13 @@ func (p *Pipeline) Stats() Stats {
 	return stats
 }
 
-// Answers is that of [backend.Health].
-func (p *Pipeline) Answers() error { return p.health.answers() }
+// ProbeErr implements [backend.Health].
+func (p *Pipeline) ProbeErr() error { return p.health.probeErr() }
 
 // Await waits until a server has shown that it can count, or topology.Config.GiveUp is over.
 func (p *Pipeline) Await(ctx context.Context) error { return p.health.await(ctx) }
 
-// Notify is that of [backend.Health].
+// Notify implements [backend.Health].
 func (p *Pipeline) Notify(c chan<- struct{}) { p.engine.Notify(c) }
 
 // Servers returns the state of each server by its name, from the last probe and the checks since then. Before the first
@@ -202,7 +202,7 @@ func (p *Pipeline) Notify(c chan<- struct{}) { p.engine.Notify(c) }
 // a node of a ring.
 func (p *Pipeline) Servers() map[string]backend.ServerState {
 	known := make(map[string]backend.ServerState)
-	found := p.health.found.Load()
+	found := p.health.statuses.Load()
 	if found == nil {
 		return known
 	}
@@ -219,7 +219,7 @@ func (p *Pipeline) Servers() map[string]backend.ServerState {
 		switch {
 		case listed && server.Away:
 			known[server.Name] = backend.ServerAway
-		case !listed && !server.Away: // it has just come
+		case !listed && !server.Away: // not probed yet
 			known[server.Name] = backend.ServerUp
 		}
 	}

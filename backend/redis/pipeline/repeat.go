@@ -12,18 +12,19 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Reply is what a script answered: strings, int64 and lists of them.
+// Reply is the answer of a script: strings, int64 and lists of them.
 type Reply = []any
 
 const (
 	// repeatTimeout bounds a command that may run twice, with its redirects and repeats.
 	repeatTimeout = 5 * time.Second
-	// maxLostReplies is how often such a command loses its answer at most: an idle connection is often found closed.
+	// maxLostReplies is how often the reply to such a command may be lost before it fails. Idle connections are often
+	// closed.
 	maxLostReplies = 3
 )
 
-// Do sends a command that may run twice until it is answered, for five seconds. A nil answer is nil. Its error
-// names the server and the remedy.
+// Do sends a command that may run twice until it is answered, for five seconds at most. It returns nil for a nil reply.
+// Its error names the server and the remedy.
 func Do(ctx context.Context, s *topology.Servers, at topology.Destination, command ...any) (any, error) {
 	return run(ctx, s, at, nil, command)
 }
@@ -46,28 +47,28 @@ func run(ctx context.Context, s *topology.Servers, at topology.Destination, scri
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
 	c := goredis.NewCmd(ctx, command...)
-	if err := ask(ctx, s, at, script, c); err != nil {
+	if err := send(ctx, s, at, script, c); err != nil {
 		return nil, err
 	}
 	return c.Val(), nil
 }
 
-// Ask sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The answers
-// are in the commands. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
-func (p *Pipeline) Ask(ctx context.Context, key string, commands ...goredis.Cmder) error {
+// Send sends commands that may run twice to the server that owns a Redis key, within the servers' timeout. The commands
+// then hold their replies. Its error wraps ErrUnavailable, and names the server and the remedy, or is ErrClosed.
+func (p *Pipeline) Send(ctx context.Context, key string, commands ...goredis.Cmder) error {
 	if p.engine.Closed() {
 		return backend.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.servers.Config.Timeout)
 	defer cancel()
-	if err := ask(ctx, p.servers, topology.Destination{Key: []byte(key)}, nil, commands...); err != nil {
+	if err := send(ctx, p.servers, topology.Destination{Key: []byte(key)}, nil, commands...); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
 
-// ask sends commands that may run twice to one server, until it answers all of them or ctx's deadline.
-func ask(ctx context.Context, s *topology.Servers, at topology.Destination, script *Script, commands ...goredis.Cmder) error {
+// send sends commands that may run twice to one server, until it has answered all of them, or until ctx's deadline.
+func send(ctx context.Context, s *topology.Servers, at topology.Destination, script *Script, commands ...goredis.Cmder) error {
 	r := &Request{State: RequestState{Destination: at}}
 	if err := r.State.findOwner(s); err != nil {
 		return err
@@ -83,7 +84,7 @@ func ask(ctx context.Context, s *topology.Servers, at topology.Destination, scri
 type repeatable struct {
 	servers     *topology.Servers
 	commands    []goredis.Cmder
-	failed      string // the name of the command that had no answer last
+	failed      string // the name of the command that last got no reply
 	lostReplies int    // lost so far
 	err         error
 }

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// maxTries is how often checks are sent at most. Redirects rarely need more than three.
+	// maxTries bounds how often a check is sent. Redirects rarely need more than three tries.
 	maxTries = 20
-	// freeTries is how often a request is sent again without a pause, after an error that needs none.
+	// freeTries is how often a request is sent again without a pause, if its error asks for none.
 	freeTries = 3
 	// firstPause and longestPause bound the pauses before a request is sent again; each is twice the one before.
 	firstPause, longestPause = time.Millisecond, 64 * time.Millisecond
 )
 
-// Route is how a request goes to a server.
+// Route is the connection by which a request goes to a server.
 type Route struct {
-	Client *goredis.Client // nil while nobody knows who owns the key
+	Client *goredis.Client // nil while the owner of the key is unknown
 	Asking bool            // after ASKING
 }
 
 // transport sends requests for a retry.
 type transport interface {
-	// exchange sends requests of one route, once, and notes in each its class and, without an answer, why.
+	// exchange sends requests of one route, once, and notes in each its class and, if it has no answer, its error.
 	exchange(ctx context.Context, route Route, requests []*Request)
-	// done ends a request. err is why it has no answer, nil if it has one.
+	// done ends a request. err is nil if it has an answer.
 	done(r *Request, err error)
 }
 
@@ -40,7 +40,7 @@ type retry struct {
 	servers   *topology.Servers
 	transport transport
 	script    *Script // nil if none can be missing
-	maxTries  int     // 0 for no bound but time
+	maxTries  int     // 0: bounded by time only
 
 	open, sameRoute, scratch []*Request
 }
@@ -92,11 +92,11 @@ func (rt *retry) exchange(ctx context.Context) {
 	}
 }
 
-// pause waits before what is open is sent again, if need be. It reports whether there is time for it.
+// pause waits before the open requests are sent again, if they need it. It reports whether there is time to send them.
 func (rt *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 	needed := try > freeTries
 	for _, r := range rt.open {
-		needed = needed || r.State.class.kind == classRetryable || r.State.class.loading()
+		needed = needed || r.State.class.kind == classRetryable || r.State.class.notReady()
 	}
 	if !needed {
 		return true
@@ -117,7 +117,7 @@ func (rt *retry) pause(try int, deadline time.Time, stop <-chan struct{}) bool {
 func (rt *retry) reroute(ctx context.Context) {
 	todo := rt.open
 	rt.open = rt.open[:0]
-	repaired := make(map[*goredis.Client]error) // done once for all requests of a server
+	repaired := make(map[*goredis.Client]error) // by server, the result of its one repair
 	for _, r := range todo {
 		if err := rt.nextRoute(ctx, r, repaired); err != nil {
 			rt.transport.done(r, err)
@@ -129,12 +129,12 @@ func (rt *retry) reroute(ctx context.Context) {
 
 func (rt *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredis.Client]error) error {
 	client, class := r.State.Route.Client, r.State.class
-	_, known := repaired[client]
+	_, done := repaired[client]
 	switch {
 	case class.kind == classContinue:
 		return nil
 	case class.kind == classNoScript && rt.script != nil:
-		if !known {
+		if !done {
 			repaired[client] = rt.script.reload(ctx, client)
 		}
 		return repaired[client]
@@ -146,7 +146,7 @@ func (rt *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredi
 		r.State.Route = Route{Client: named, Asking: class.kind == classAsk}
 		return nil
 	}
-	if !known && client != nil {
+	if !done && client != nil {
 		repaired[client] = nil
 		rt.servers.Reload()
 		if class.kind == classReadOnly {
@@ -156,7 +156,8 @@ func (rt *retry) nextRoute(ctx context.Context, r *Request, repaired map[*goredi
 	return r.State.findOwner(rt.servers)
 }
 
-// findOwner gives a request the route to its owner. Until a cluster is known there is none: the request is retryable.
+// findOwner routes a request to the owner of its key. Until the slots of a cluster are known, it leaves the request
+// without a route and retryable.
 func (q *RequestState) findOwner(servers *topology.Servers) error {
 	owner, err := servers.Locate(q.Destination)
 	q.Route = Route{Client: owner}

@@ -16,40 +16,40 @@ import (
 	"github.com/weirproxy/weir/backend/redis/topology"
 )
 
-// Script is a Lua script, which servers keep under the name of its content: as a library of Redis Functions, if it has
-// one and the server takes it, else as a script. All methods may be called by any number of goroutines.
+// Script is a Lua script, which servers store under a hash of its content: as a library of Redis Functions, if the
+// script has one and the server accepts it, else as a script. All methods may be called by any number of goroutines.
 type Script struct {
 	source, sha       string
 	library, function string   // "" for none
-	modes             sync.Map // of addresses of servers: CallMode
+	modes             sync.Map // by address of a server, its CallMode
 }
 
 // CallMode is how a script is called on a server.
 type CallMode struct {
-	Command string // fcall or evalsha
-	Name    string // that of the function, or the hash of the script
-	// Refused is why the library is not used: the server has no functions, as before Redis 7.0, its user may not use or
-	// list them, it takes no writes, or they are foreign. It is nil if the library is used, or the script has none.
+	Command string // "fcall" or "evalsha"
+	Name    string // the name of the function, or the hash of the script
+	// Refused is why the library is not used: the server has no functions (before Redis 7.0), its user may not use or list
+	// them, it takes no writes, or they are foreign. It is nil if the library is used, or if the script has none.
 	Refused error
-	// Foreign is the name of the library of others that has the name or the function of the script's, "" for none.
+	// Foreign is the name of a library that is not weir's but has the name or the function of weir's, "" for none.
 	Foreign string
-	until   time.Time // functions are not used, as they were foreign
+	retryAt time.Time // functions are not used before, as they were foreign
 }
 
-// DistrustTime is how long functions are not used on a server after a foreign one was found. So a function that is replaced
-// and restored again and again is not called, and a large library is not compared often.
+// DistrustTime is how long functions are not used on a server after a foreign one was found, so that one that is
+// replaced and restored again and again is not called, and a large library is not compared often.
 const DistrustTime = 10 * time.Minute
 
-// uncallable matches the errors of a server that lacks the function or has no functions, or whose user may not call
-// any, as after a failover to a replica with other rights. One that takes no writes refuses a function before it runs,
-// while a script runs up to its first write: denied checks and looks have none.
+// uncallable matches the errors of a server that lacks the function, has no functions, or whose user may not call any,
+// as after a failover to a replica with other rights. A server that takes no writes refuses a function before it runs,
+// but runs a script up to its first write, which denied checks and looks do not reach.
 var uncallable = regexp.MustCompile("(?i)^(ERR (Function not found|unknown command ['`]fcall['`])|NOPERM .*'fcall'|" +
 	"OOM |NOREPLICAS |MISCONF )")
 
 // TakesNoWrites reports whether the library is not used because the server takes no writes now.
 func (m CallMode) TakesNoWrites() bool { return m.Refused != nil && topology.TakesNoWrites(m.Refused) }
 
-// classify is the function Classify for a call of the script in this mode.
+// classify is Classify for a call of the script in this mode.
 func (m CallMode) classify(err error, written bool) Class {
 	var reply goredis.Error
 	if m.Command == "fcall" && written && errors.As(err, &reply) && uncallable.MatchString(reply.Error()) {
@@ -63,13 +63,14 @@ func NewScript(source string) *Script {
 	return &Script{source: source, sha: fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 }
 
-// WithLibrary adds a library with a function that does the same, named by the content, and returns the script.
+// WithLibrary adds a library whose function does the same as the script, and returns the script. Both have names that
+// depend on their content.
 func (s *Script) WithLibrary(library, function string) *Script {
 	s.library, s.function = library, function
 	return s
 }
 
-// Mode returns how the script is called on a server. If that is not known, it is that of Load.
+// Mode returns how the script is called on a server. It calls Load if that is not known.
 func (s *Script) Mode(ctx context.Context, client *goredis.Client) (CallMode, error) {
 	if s.library == "" {
 		return CallMode{Command: "evalsha", Name: s.sha}, nil
@@ -80,7 +81,7 @@ func (s *Script) Mode(ctx context.Context, client *goredis.Client) (CallMode, er
 	return s.Load(ctx, client)
 }
 
-// lastMode returns the mode that Load found last, the zero value for none. A nil script has none.
+// lastMode returns the mode that Load found last, the zero value for none. The script may be nil.
 func (s *Script) lastMode(client *goredis.Client) (mode CallMode) {
 	if s != nil {
 		last, _ := s.modes.Load(client.Options().Addr)
@@ -89,18 +90,18 @@ func (s *Script) lastMode(client *goredis.Client) (mode CallMode) {
 	return mode
 }
 
-// Load gives a server the script, and returns how it is called there. Its error is the server's.
+// Load loads the script into a server, and returns how it is called there. Its error is the server's.
 func (s *Script) Load(ctx context.Context, client *goredis.Client) (mode CallMode, err error) {
 	return s.load(ctx, client, time.Now())
 }
 
 func (s *Script) load(ctx context.Context, client *goredis.Client, now time.Time) (mode CallMode, err error) {
 	last := s.lastMode(client)
-	distrusted := now.Before(last.until)
+	distrusted := now.Before(last.retryAt)
 	if s.library != "" && !distrusted {
 		mode = CallMode{Command: "fcall", Name: s.function}
 		if mode.Foreign, err = s.loadLibrary(ctx, client); mode.Foreign != "" {
-			mode.until = now.Add(DistrustTime)
+			mode.retryAt = now.Add(DistrustTime)
 		}
 	}
 	switch {
@@ -108,7 +109,7 @@ func (s *Script) load(ctx context.Context, client *goredis.Client, now time.Time
 		mode = last
 		err = client.ScriptLoad(ctx, s.source).Err()
 	case s.library == "" || mode.Foreign != "" || noFunctions(err):
-		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err, Foreign: mode.Foreign, until: mode.until}
+		mode = CallMode{Command: "evalsha", Name: s.sha, Refused: err, Foreign: mode.Foreign, retryAt: mode.retryAt}
 		err = client.ScriptLoad(ctx, s.source).Err()
 	}
 	if err == nil || mode.Refused != nil { // a refused function is not called, even if the script cannot be loaded
@@ -117,15 +118,15 @@ func (s *Script) load(ctx context.Context, client *goredis.Client, now time.Time
 	return mode, err
 }
 
-// loadLibrary gives a server the library, compares it, and calls its function without keys, which changes nothing.
+// loadLibrary loads the library into a server, compares it, and calls its function without keys, which changes nothing.
 func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) (foreign string, err error) {
-	// A server closes the connection of a user without a login that sends much; to PING it answers why.
+	// A server closes the connection of a client that sends much without a login. It answers a PING with the reason.
 	if err := client.Ping(ctx).Err(); goredis.IsAuthError(err) {
 		return "", err
 	}
 	err = client.FunctionLoad(ctx, s.library).Err()
 	exists := err == nil || strings.Contains(err.Error(), "already exists")
-	if exists || topology.Forbidden(err) { // then somebody else may have loaded it
+	if exists || topology.Forbidden(err) { // if forbidden, another user may have loaded it
 		if foreign, differs := s.compareLibrary(ctx, client); differs != nil {
 			return foreign, differs
 		}
@@ -138,10 +139,10 @@ func (s *Script) loadLibrary(ctx context.Context, client *goredis.Client) (forei
 
 var errForeign = errors.New("the library is not weir's")
 
-// compareLibrary returns an error if a server's function is not the script's: every user who may load functions may
-// replace those of others. It names the foreign library. A server without the function is right.
+// compareLibrary returns the name of a foreign library, and an error, if a server's function is not the script's: every
+// user who may load functions may replace those of others. It returns no error if the server lacks the function.
 func (s *Script) compareLibrary(ctx context.Context, client *goredis.Client) (foreign string, err error) {
-	isFunction := func(f goredis.Function) bool { return strings.EqualFold(f.Name, s.function) } // as Redis compares them
+	isFunction := func(f goredis.Function) bool { return strings.EqualFold(f.Name, s.function) } // as Redis compares names
 	for _, query := range []goredis.FunctionListQuery{{LibraryNamePattern: s.function, WithCode: true}, {}} {
 		libraries, err := client.FunctionList(ctx, query).Result()
 		if err != nil && (ctx.Err() != nil || topology.Forbidden(err)) {
@@ -160,8 +161,8 @@ func (s *Script) compareLibrary(ctx context.Context, client *goredis.Client) (fo
 	return "", nil
 }
 
-// CompareLibraries compares the script's library on each server that is asked, for five seconds at most, and tells how
-// the script is called where it was replaced.
+// CompareLibraries compares the script's library on each server in use, for five seconds at most. It calls report with
+// the new call mode of each server on which the library was replaced.
 func (p *Pipeline) CompareLibraries(ctx context.Context, now time.Time, report func(server string, mode CallMode)) {
 	ctx, cancel := context.WithTimeout(ctx, repeatTimeout)
 	defer cancel()
@@ -178,7 +179,7 @@ func (p *peer) compareLibrary(ctx context.Context, now time.Time, report func(se
 	if mode.Command == "fcall" && p.server.Away() == nil {
 		_, replaced = s.compareLibrary(ctx, p.client)
 	}
-	if replaced != nil || mode.Foreign != "" && !now.Before(mode.until) {
+	if replaced != nil || mode.Foreign != "" && !now.Before(mode.retryAt) {
 		if mode, err := s.load(ctx, p.client, now); err == nil || mode.Foreign != "" {
 			report(p.server.Name, mode)
 		}
@@ -188,12 +189,13 @@ func (p *peer) compareLibrary(ctx context.Context, now time.Time, report func(se
 // unknownCommand matches the errors of a server that has no functions.
 var unknownCommand = regexp.MustCompile(`(?i)unknown (sub)?command`)
 
-// noFunctions reports whether an error says that a server has no functions for a user, or not now.
+// noFunctions reports whether an error says that a server has no functions, that its user may not use them, or that it
+// takes no writes now.
 func noFunctions(err error) bool {
 	return err != nil && (topology.Forbidden(err) || unknownCommand.MatchString(err.Error()) || topology.TakesNoWrites(err))
 }
 
-// reload gives a server the script anew. An error is one that sending again would not mend.
+// reload loads the script into a server again. It returns only errors that a retry would not mend.
 func (s *Script) reload(ctx context.Context, client *goredis.Client) error {
 	mode, err := s.Load(ctx, client)
 	if err == nil {

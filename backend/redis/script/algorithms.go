@@ -9,14 +9,14 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// This file has all that depends on the algorithm, besides its part of the script. A new algorithm needs a line in each
-// declaration.
+// This file has all Go code that depends on the algorithm. A new algorithm needs a line in each declaration, and a part
+// of the script.
 
-// algorithms are their parts of the script, except for sliding windows, which the script makes only when one is used.
+// algorithms has the algorithms' parts of the script, except that of sliding windows, which body adds.
 var algorithms = []string{"fixed_window", "token_bucket", "sliding_log"}
 
-// step returns what the script counts a limit by: the width of its finest bucket in microseconds, or, of a token bucket,
-// the hits that leak in a window.
+// step returns the width of a limit's finest bucket in microseconds or, for a token bucket, the hits that leak in a
+// window.
 func step(l *descriptors.Limit) uint64 {
 	if l.Algorithm == descriptors.TokenBucket {
 		return max(1, l.Requests) // see window.NewState
@@ -24,14 +24,14 @@ func step(l *descriptors.Limit) uint64 {
 	return micros(l.Levels()[0])
 }
 
-// letters begin the names of fields.
+// letters has the first letter of the fields' names.
 var letters = [...]byte{
 	descriptors.SlidingWindow: 's', descriptors.FixedWindow: 'f', descriptors.SlidingLog: 'l', descriptors.TokenBucket: 't',
 }
 
-// appendName appends the name of a limit's field. State belongs to (algorithm, window, precision), so the name holds
-// these, with the seconds of the window in base 36: f1o is a fixed window of a minute, t1o a token bucket, s2s0m a
-// sliding window of an hour with buckets of a minute, l1o a log of a minute.
+// appendName appends the name of a limit's field, made of its algorithm, its window in seconds in base 36, and its
+// precision: f1o is a fixed window of a minute, t1o a token bucket, l1o a log of a minute, s2s0m a sliding window of an
+// hour with buckets of a minute.
 func appendName(dst []byte, l *descriptors.Limit) []byte {
 	dst = strconv.AppendInt(append(dst, letters[l.Algorithm]), int64(l.Window/time.Second), 36)
 	if l.Algorithm == descriptors.SlidingWindow {
@@ -40,7 +40,8 @@ func appendName(dst []byte, l *descriptors.Limit) []byte {
 	return dst
 }
 
-// Count returns what a key's hash holds for the limit of a window at now. A field that is none of weir's counts nothing.
+// Count returns the count of a window's limit at now, from the fields of a key's hash. It ignores fields that are not
+// weir's.
 func Count(fields map[string]string, l *descriptors.Limit, now time.Time) backend.LimitCount {
 	c := backend.NewLimitCount(*l, buckets(fields, l, window.At(now)), now)
 	c.Leased = leased(fields[headerField(l)], l, window.At(now))

@@ -17,7 +17,7 @@ func layout(l *descriptors.Limit) (size, live int) {
 	return 6 * 7, 4 * 7
 }
 
-// leased returns how many hits of the live bucket of a limit are leased at now: granted, and not settled.
+// leased returns how many hits in the live bucket of a limit are leased at now: granted and not settled.
 func leased(header string, l *descriptors.Limit, now window.Instant) uint64 {
 	size, live := layout(l)
 	if len(header) < size+7 || number56(header[live:]) != int64(now)/l.Levels()[0].Microseconds() {
@@ -26,8 +26,8 @@ func leased(header string, l *descriptors.Limit, now window.Instant) uint64 {
 	return uint64(number56(header[size:]))
 }
 
-// buckets lists the buckets of a window that count at now, the finest level first, and on each the oldest bucket first.
-// A coarse bucket has those of its hits that count.
+// buckets returns the buckets of a window that count at now, by level, the finest first, and the oldest bucket first. A
+// coarse bucket has only those of its hits that count.
 func buckets(fields map[string]string, l *descriptors.Limit, now window.Instant) [][]backend.Bucket {
 	header, levels := fields[headerField(l)], l.Levels()
 	size, live := layout(l)
@@ -42,22 +42,23 @@ func buckets(fields map[string]string, l *descriptors.Limit, now window.Instant)
 			out[i] = backend.AddBucket(out[i], backend.Bucket{Begin: time.UnixMicro(begin).UTC(), Width: width, Hits: hits})
 		}
 	}
-	left := now
+	end := now // buckets that end by then do not count
 	if l.Algorithm == descriptors.SlidingWindow {
-		left = now.Plus(-l.Window)
+		end = now.Plus(-l.Window)
 		if number56(header) > 0 {
-			countChunks(fields, l, max(number56(header[7:]), int64(left)/finest), number56(header[14:]), count)
+			countChunks(fields, l, max(number56(header[7:]), int64(end)/finest), number56(header[14:]), count)
 		}
 	}
 	number, hits := number56(header[live:]), uint64(number56(header[live+7:])) // in no chunk yet
-	if hits > 0 && window.Instant((number+1)*finest) > left {
+	if hits > 0 && window.Instant((number+1)*finest) > end {
 		count(number, hits)
 	}
 	return out
 }
 
-// countChunks counts the finest buckets of a limit from oldest to newest, given their numbers. A finer chunk counts only
-// if the bucket above it has hits; others are garbage. The newest coarse bucket always counts, as it is not written yet.
+// countChunks calls count with the number and hits of each finest bucket from oldest to newest. A finer chunk counts
+// only if the bucket above it has hits; others are garbage. The newest coarse bucket always counts, as it is not
+// written yet.
 func countChunks(fields map[string]string, l *descriptors.Limit, oldest, newest int64, count func(int64, uint64)) {
 	levels := l.Levels()
 	top := len(levels) - 1
@@ -99,6 +100,6 @@ func littleEndian(s string) (v int64) {
 	return v
 }
 
-// headerField returns the name of the header of a sliding window or log, and of the one field of a fixed window or token
-// bucket.
+// headerField returns the name of the header of a sliding window or log, or of the only field of a fixed window or
+// token bucket.
 func headerField(l *descriptors.Limit) string { return string(appendName(nil, l)) }

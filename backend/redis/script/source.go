@@ -13,16 +13,16 @@ import (
 var files embed.FS
 
 // The parts of the script, each a file in lua, in the order of their use. EVALSHA makes all functions at each call, so
-// what only sliding windows need is in a function of its own, and the constants are outside, as a function costs more
-// with each local around it that it uses.
+// those that only sliding windows need are inside one function, which runs when a sliding window is used. The constants
+// are outside all functions, as a function costs more with each local around it that it uses.
 var (
 	constants      = []string{"constants"}
 	checks         = []string{"key", "limits"}
-	slidingWindows = []string{"chunk", "wide_window", "sliding_window"}
+	slidingWindows = []string{"chunk", "slow_path", "sliding_window"}
 	decisions      = []string{"trim", "rulings", "call"}
 )
 
-// body is all parts. They end with the definition of script(), which returns a function of keys and arguments.
+// body returns all parts, which define script(); script() returns a function of keys and arguments.
 func body() string {
 	var b strings.Builder
 	write := func(before string, parts []string, after string) {
@@ -36,26 +36,25 @@ func body() string {
 	write("", constants, "local function script()\n")
 	write("", checks, "")
 	write("", algorithms, "")
-	write(fmt.Sprintf("algorithms[%d] = later(function()\n", descriptors.SlidingWindow), slidingWindows, "return sliding_window\nend)\n")
+	write(fmt.Sprintf("algorithms[%d] = lazily(function()\n", descriptors.SlidingWindow), slidingWindows, "return sliding_window\nend)\n")
 	write("", decisions, "return run\nend\n")
 	return b.String()
 }
 
-// Source returns the script for SCRIPT LOAD. Redis runs its text anew at each call, which makes all functions each
-// time.
+// Source returns the script for SCRIPT LOAD. Redis runs its text, and so makes all functions, at each call.
 func Source() string { return body() + "return script()(KEYS, ARGV)\n" }
 
-// libraryPrefix begins the names of all libraries that versions of weir make.
+// libraryPrefix begins the names of weir's libraries of all versions.
 const libraryPrefix = "weir_"
 
-// Function returns the name of the library, and of the function in it that does what the script does. It names the
-// content, all but the name itself: another version's has another name.
+// Function returns the name of the library and of its function, which is equivalent to the script. The name has a hash
+// of the content, so libraries of other versions have other names.
 func Function() string {
 	return fmt.Sprintf("%s%x", libraryPrefix, sha1.Sum([]byte(library(""))))[:len(libraryPrefix)+16]
 }
 
-// Library returns the script as a library, for FUNCTION LOAD. Its functions are made by the first call, since neither
-// redis.call nor the libraries of Lua can be reached while Redis loads it, and are kept.
+// Library returns the script as a library, for FUNCTION LOAD. The first call makes its functions, since neither
+// redis.call nor Lua's libraries can be used while Redis loads it. Later calls use them again.
 func Library() string { return library(Function()) }
 
 func library(name string) string {

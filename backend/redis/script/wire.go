@@ -1,5 +1,5 @@
-// Package script is how weir counts inside a Redis server: the script that decides checks there, what it is asked, and
-// what it answers. It talks to no server itself.
+// Package script has the Lua script that decides checks inside a Redis server, and the encoding of its arguments and
+// replies. It talks to no server itself.
 //
 // The script keeps all limits of a key in one hash, in buckets on several levels with a running sum beside them; see
 // KEYS.md. It decides as package window does, step for step.
@@ -32,13 +32,13 @@ func AppendKey(dst, key []byte) []byte {
 	return append(dst, key...)
 }
 
-// KeyOf returns the Redis key of a name under a hash tag of the caller's own.
+// KeyOf returns the Redis key of a name under a hash tag that the caller chooses.
 func KeyOf(tag, name string) string { return "weir:{" + tag + "}" + name }
 
-// leaseOp is added to the operation of a check that asks about leases.
+// leaseOp is added to the operation of a check with a lease.
 const leaseOp = 4
 
-// AppendArg appends the question that a check asks the script.
+// AppendArg appends the spec of a check; see lua/limits.lua.
 func AppendArg(dst []byte, c *backend.Check) []byte {
 	op := byte(c.Op)
 	if c.Lease != nil {
@@ -81,10 +81,10 @@ func appendLimit(dst []byte, l *descriptors.Limit, charge descriptors.Charge) []
 	return dst
 }
 
-// topFan is how many buckets of the coarsest level stand in a chunk.
+// topFan is the number of buckets in a chunk of the coarsest level.
 const topFan = 15
 
-// fan returns how many buckets of a level stand in a chunk: as many as one bucket of the next level holds.
+// fan returns the number of buckets in a chunk of a level: as many as one bucket of the next level holds.
 func fan(levels []time.Duration, level int) byte {
 	if level+1 == len(levels) {
 		return topFan
@@ -92,7 +92,7 @@ func fan(levels []time.Duration, level int) byte {
 	return byte(levels[level+1] / levels[level])
 }
 
-// precisionNames end a field's name; no digit, as the number of a level follows.
+// precisionNames end a field's name. They are no digits, as the number of a level follows.
 var precisionNames = map[time.Duration]string{
 	50 * time.Millisecond: "t", time.Second: "s", time.Minute: "m", time.Hour: "h", 24 * time.Hour: "d",
 }
@@ -106,10 +106,10 @@ func append56(dst []byte, v uint64) []byte {
 	return append(dst, byte(v), byte(v>>8), byte(v>>16), byte(v>>24), byte(v>>32), byte(v>>40), byte(v>>48))
 }
 
-// The sizes of a decision in the reply: a byte for the strictest limit, then numbers of eight bytes: the count before,
-// ResetIn, and RetryIn of a denied check. An allowed check that filled a limit has NextIn instead, and a refund that
-// leases kept from hits has the remaining count; both end with one more byte, unlike a denial. The answer about leases
-// follows: the hits granted or returned, the identity of the key's state, and the time.
+// The sizes of a decision in the reply. It has a byte for the strictest limit, then numbers of eight bytes: Before and
+// ResetIn. A denial adds RetryIn. An allowed check that filled a limit adds NextIn and one byte. A refund that could
+// not take back leased hits adds the hits that still count and one byte. If the check has a lease, three numbers
+// follow: the hits granted or returned, the identity of the key's state, and the time.
 const (
 	allowedSize = 1 + 2*8
 	deniedSize  = 1 + 3*8
@@ -126,8 +126,8 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 	if c.Lease != nil {
 		end -= leaseSize
 	}
-	known := end == allowedSize || end == deniedSize || end == fullSize
-	if !known || int(reply[0]) >= len(c.Limits) {
+	valid := end == allowedSize || end == deniedSize || end == fullSize
+	if !valid || int(reply[0]) >= len(c.Limits) {
 		return backend.Decision{}, fmt.Errorf("the script answered %q, which is not a decision", reply)
 	}
 	if l := c.Lease; l != nil {
@@ -135,27 +135,27 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 		if c.Op == backend.Refund {
 			hits = &l.Returned
 		}
-		*hits, l.State = uint64(double(reply[end:])), uint64(double(reply[end+8:]))
-		l.Now = time.UnixMicro(int64(double(reply[end+16:])))
+		*hits, l.State = uint64(readDouble(reply[end:])), uint64(readDouble(reply[end+8:]))
+		l.Now = time.UnixMicro(int64(readDouble(reply[end+16:])))
 	}
-	number := func(i int) float64 { return double(reply[1+8*i:]) }
+	number := func(i int) float64 { return readDouble(reply[1+8*i:]) }
 	d := backend.Decision{
 		Allowed: end != deniedSize, Strictest: int(reply[0]), Before: uint64(number(0)), ResetIn: duration(number(1)),
 	}
 	if d.Allowed {
-		capacity, held := c.Limits[d.Strictest].Capacity(), d.Before
+		capacity, hits := c.Limits[d.Strictest].Capacity(), d.Before
 		switch {
 		case c.Op == backend.Count:
-			held += c.Hits
+			hits += c.Hits
 		case c.Op == backend.Refund && end == fullSize:
-			held = uint64(number(2))
+			hits = uint64(number(2))
 		case c.Op == backend.Refund:
-			held -= min(held, c.Hits)
+			hits -= min(hits, c.Hits)
 		}
 		if c.Op != backend.Refund && end == fullSize {
 			d.NextIn = duration(number(2))
 		}
-		d.Remaining = capacity - min(capacity, held)
+		d.Remaining = capacity - min(capacity, hits)
 	} else if retry := number(2); retry >= 0 {
 		d.RetryIn = duration(retry)
 	} else {
@@ -164,8 +164,8 @@ func Decode(reply string, c *backend.Check) (backend.Decision, error) {
 	return d, nil
 }
 
-// double reads a number of eight bytes, little endian.
-func double(s string) float64 { return math.Float64frombits(uint64(littleEndian(s[:8]))) }
+// readDouble reads a little-endian double.
+func readDouble(s string) float64 { return math.Float64frombits(uint64(littleEndian(s[:8]))) }
 
 func duration(micros float64) time.Duration {
 	return time.Duration(min(micros, math.MaxInt64/1000)) * time.Microsecond

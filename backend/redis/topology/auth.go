@@ -10,16 +10,16 @@ import (
 	"github.com/weirproxy/weir/descriptors/regular"
 )
 
-// login holds the credentials for new connections. Redis keeps open ones when a password changes, and closes those of a
-// user that is removed. A connection whose login fails is closed at once.
+// login holds the credentials for new connections. Redis does not close open connections when a password changes, but
+// closes those of a user that is removed.
 type login struct {
 	file string
 
 	mu             sync.Mutex
-	user, password string // of a file: as last read
+	user, password string // if there is a file, as last read
 }
 
-// newLogin makes a login of credentials, of a file of them, or of neither. The file must be readable now.
+// newLogin makes a login from credentials, from a file of credentials, or without any. The file must be readable now.
 func newLogin(auth, file string) (*login, error) {
 	l := &login{file: file}
 	l.user, l.password = splitAuth(auth)
@@ -29,7 +29,7 @@ func newLogin(auth, file string) (*login, error) {
 	return l, l.read()
 }
 
-// splitAuth splits user:password; without a colon it is the default user's password.
+// splitAuth splits user:password. Without a colon, auth is the default user's password.
 func splitAuth(auth string) (user, password string) {
 	if user, password, found := strings.Cut(auth, ":"); found {
 		return user, password
@@ -37,7 +37,8 @@ func splitAuth(auth string) (user, password string) {
 	return "", auth
 }
 
-// credentials returns those of a new connection, for go-redis: the last ones while the file cannot be read.
+// credentials returns the credentials for a new connection of go-redis. While the file cannot be read, these are the
+// last ones.
 func (l *login) credentials(context.Context) (user, password string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +66,7 @@ func (l *login) read() error {
 
 var errNoPassword = errors.New("there is no password in it: write password or user:password")
 
-// forTarget returns the login of one server: its URL's own credentials, if it has any, go first.
+// forTarget returns the login of one server. Credentials in its URL, if any, take precedence.
 func (l *login) forTarget(t target) *login {
 	if t.password == "" {
 		return l

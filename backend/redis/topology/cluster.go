@@ -13,26 +13,27 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// cluster is a Redis Cluster. go-redis keeps the map of slots; commands go to its nodes' clients, which repeat nothing.
+// cluster is a Redis Cluster. go-redis holds the map of slots; commands go to the clients of single nodes, which never
+// repeat one.
 type cluster struct {
 	*options
 	client   *goredis.ClusterClient
-	template target // each node is reached as this one
+	template target // has the credentials and TLS setting of all nodes
 	ctx      context.Context
 	stop     context.CancelFunc
 
 	logOnce    sync.Once
-	known      atomic.Bool // the map has been read once
+	mapRead    atomic.Bool // the map has been read at least once
 	refreshing atomic.Bool
 
 	mu       sync.Mutex
 	closed   bool
 	running  sync.WaitGroup
 	nodes    map[string]*goredis.Client // by address, as go-redis calls them and as they call themselves
-	unmapped []*goredis.Client          // of nodes that no map has named: go-redis does not close them
+	unmapped []*goredis.Client          // clients of nodes that no map has named, which go-redis does not close
 }
 
-// refreshPause is how long after an attempt to read the map the next one may follow.
+// refreshPause is the least time between attempts to read the map.
 const refreshPause = 250 * time.Millisecond
 
 func newCluster(url string, o *options) (Topology, error) {
@@ -62,7 +63,7 @@ func (c *cluster) newNode(o *goredis.Options) *goredis.Client {
 	return node
 }
 
-// maxNodes is how many nodes a cluster may have. Redis' own documentation goes no further.
+// maxNodes is how many nodes a cluster may have: the most that the Redis documentation recommends.
 const maxNodes = 1000
 
 // mapHook validates maps of slots before go-redis makes a client for each node of them.
@@ -72,7 +73,8 @@ type mapHook struct {
 	addr    string
 }
 
-// ProcessHook is go-redis's. It waits after a map that it refuses: go-redis asks for the next one at once.
+// ProcessHook implements go-redis's hook. It waits after a map that it refuses, as go-redis asks for the next one at
+// once.
 func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		err := next(ctx, cmd)
@@ -89,7 +91,8 @@ func (m mapHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// validate refuses a map of too many nodes, alone or with those that have left within the minute.
+// validate refuses a map that names too many nodes, counted alone or together with those that left within the last
+// minute.
 func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	named := make(map[string]bool)
 	for _, s := range slots {
@@ -112,7 +115,7 @@ func (c *cluster) validate(from string, slots []goredis.ClusterSlot) error {
 	err := fmt.Errorf("%s names %d nodes, %d with those that have just left: more than the %d that a cluster may have",
 		from, len(named), total, maxNodes)
 	c.logOnce.Do(func() {
-		c.Log.Error("unusable slot map of a cluster; keeping the last one", "error", err,
+		c.Log.Error("unusable slot map of a cluster", "error", err, "effect", "the last map stays in use",
 			"remedy", "see what listens at that address; spread the keys over a cluster of fewer nodes")
 	})
 	return err
@@ -124,14 +127,14 @@ var errNoPrimary = errors.New("no node of the cluster has slots")
 var ErrUnknownCluster = fmt.Errorf("%w: no server of the cluster has answered yet which one owns which key", ErrNoOwner)
 
 func (c *cluster) Owner(key []byte) (*goredis.Client, error) {
-	if !c.known.Load() {
+	if !c.mapRead.Load() {
 		c.refresh() // go-redis would ask now, and wait for it
 		return nil, ErrUnknownCluster
 	}
 	return c.client.MasterForKey(context.Background(), string(key))
 }
 
-// refresh reads the map in the background, if nobody does.
+// refresh reads the map in the background, unless a read is running.
 func (c *cluster) refresh() {
 	if !c.refreshing.CompareAndSwap(false, true) {
 		return
@@ -143,7 +146,7 @@ func (c *cluster) refresh() {
 	}
 	c.running.Go(func() {
 		if _, err := c.client.MasterForKey(c.ctx, "{"+probeTag(0)+"}"); err == nil {
-			c.known.Store(true)
+			c.mapRead.Store(true)
 			return
 		}
 		select {
@@ -154,8 +157,8 @@ func (c *cluster) refresh() {
 	})
 }
 
-// clientAt returns the client of a node, known to the map or not, as the reply of the node behind from names it. One that
-// does not know its address names its port alone.
+// clientAt returns the client of a node that the reply of another node, from, names as addr. The map need not have the
+// node. A node that does not know its own address names a port alone, on the host of from.
 func (c *cluster) clientAt(from *goredis.Client, addr string) (*goredis.Client, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -206,11 +209,11 @@ func (c *cluster) Servers(ctx context.Context) ([]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.known.Store(true)
+	c.mapRead.Store(true)
 	return c.withTags(ctx, primaries), nil
 }
 
-// withTags gives each server one of the hash tags that it owns. With n servers it takes some times n tries.
+// withTags gives each server a hash tag in one of its slots. With n servers it takes a few times n tries.
 func (c *cluster) withTags(ctx context.Context, primaries []Server) []Server {
 	without := make(map[*goredis.Client]*Server)
 	for i := range primaries {
@@ -231,7 +234,7 @@ func (c *cluster) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.stop()
-	err := c.client.Close() // without the lock: go-redis has its own while it calls newNode
+	err := c.client.Close() // without the lock: go-redis holds its own lock while it calls newNode
 	c.running.Wait()
 	for _, node := range c.unmapped {
 		if failed := node.Close(); !errors.Is(failed, goredis.ErrClosed) {

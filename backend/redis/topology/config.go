@@ -1,6 +1,6 @@
-// Package topology reaches Redis servers: one, a primary with sentinels, a cluster, or a ring of independent ones. It
-// knows how they are named, greeted and described, and which of them owns a key. How a question gets to one of them,
-// once, is for package pipeline.
+// Package topology connects to Redis servers: a single one, a primary with sentinels, a cluster, or a ring of
+// independent ones. It parses their URLs, makes their clients, explains their errors, and finds the server that owns a
+// key. Package pipeline sends commands to them.
 package topology
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/regular"
 )
 
-// Type says how the servers belong together.
+// Type is the kind of a topology.
 type Type string
 
 const (
@@ -39,13 +39,14 @@ func (t *Type) UnmarshalText(name []byte) error {
 	return nil
 }
 
-// NodeLoss says where keys of a lost ring node go. Three missed PINGs lose a node, one brings it back.
+// NodeLoss says where the keys of a lost ring node go. A node is lost after three missed PINGs in a row, and back after
+// one PONG.
 type NodeLoss string
 
 const (
 	// Remap moves the keys of a lost node to the others, where they start from nothing, until it is back.
 	Remap NodeLoss = "remap"
-	// Pin leaves them where they are: they cannot be counted until the node is back.
+	// Pin leaves the keys on the lost node: they cannot be counted until it is back.
 	Pin NodeLoss = "pin"
 )
 
@@ -53,23 +54,23 @@ const (
 func (n *NodeLoss) UnmarshalText(name []byte) error {
 	*n = NodeLoss(strings.ToLower(string(name)))
 	if *n != Remap && *n != Pin {
-		return fmt.Errorf("%q is no way to lose a node of a ring: use remap or pin", name)
+		return fmt.Errorf("%q is not a policy for lost ring nodes: use remap or pin", name)
 	}
 	return nil
 }
 
 const (
-	// DefaultPoolSize leaves, beside the 16 batches that may be out to a server, room for probes.
+	// DefaultPoolSize has room for the 16 batches that may be out to a server, and for probes.
 	DefaultPoolSize = 20
 
 	// DefaultTimeout is longer than a TLS handshake between zones, or a pause of Redis while it forks.
 	DefaultTimeout = 500 * time.Millisecond
 
-	// DefaultProbePause and DefaultLongestProbePause notice within seconds that a server is back.
+	// DefaultProbePause and DefaultLongestProbePause are the defaults of ProbePause and LongestProbePause.
 	DefaultProbePause, DefaultLongestProbePause = time.Second, 30 * time.Second
 )
 
-// Config is how Redis is reached. The zero value of a field is its default.
+// Config configures the connections to Redis. The zero value of a field is its default.
 type Config struct {
 	// Type is Single by default.
 	Type Type
@@ -83,51 +84,53 @@ type Config struct {
 	//	ring      all servers, likewise, in any order; keys are placed by their addresses as written, without scheme and
 	//	          credentials, so 10.0.0.1:6379 and redis-1:6379 are different nodes
 	//
-	// Credentials in a URL go before Auth and AuthFile.
+	// Credentials in a URL take precedence over Auth and AuthFile.
 	URL string
 
-	// URLFile is a file to read URL from; it goes before URL. Line ends separate like commas. A ring reads it every
-	// second and follows it; a file that cannot be used, or is empty, changes nothing and is logged.
+	// URLFile is a file to read the URL from; it takes precedence over URL. Line ends separate like commas. A ring reads
+	// it every second and follows its changes; a file that is invalid or empty changes nothing and is logged.
 	URLFile string
 
-	// SocketType, tcp or unix, is for Single only, and must fit the URL; empty, it follows from that. With unix, a path
-	// has a slash or a dot, and need not begin with a slash.
+	// SocketType, tcp or unix, is for Single only, and must fit the URL. By default it follows from the URL. With unix, a
+	// path has a slash or a dot, and need not begin with a slash.
 	SocketType string
 
 	// Auth is password or user:password.
 	Auth string
 
-	// AuthFile holds what Auth would. It is read for every new connection; open ones stay, as Redis lets them.
+	// AuthFile is a file with the value of Auth. It is read for every new connection; open connections stay.
 	AuthFile string
 
 	// SentinelAuth is password or user:password for the sentinels.
 	SentinelAuth string
 
-	// TLS turns TLS on for all servers, sentinels included. For a server that is written as rediss:// it is on anyway.
+	// TLS turns TLS on for all servers, sentinels included. For a server that is written as rediss:// it is always on.
 	TLS bool
 
-	// TLSConfig returns the configuration of the next connection with TLS. A server must have the name of its address
-	// if that names none. By default the system's authorities are trusted.
+	// TLSConfig returns the configuration of the next connection with TLS. If it has no ServerName, the certificate must
+	// have the host of the server's address. By default the system's authorities are trusted.
 	TLSConfig func() *tls.Config
 
-	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches wait for each other.
+	// PoolSize bounds the connections to a server, DefaultPoolSize by default. Below 18, batches may wait for a
+	// connection.
 	PoolSize int
 
-	// Timeout bounds connecting (TLS included), a write, a read, and the wait for a connection, each. 0:
-	// DefaultTimeout.
+	// Timeout bounds each of connecting (TLS included), a write, a read, and the wait for a connection, DefaultTimeout by
+	// default.
 	Timeout time.Duration
 
 	// NodeLoss is for Ring only, Remap by default.
 	NodeLoss NodeLoss
 
-	// Fixed is for Ring only: the nodes are those of the URL at the start, and none is ever lost. An [Destination] may name one.
+	// Fixed is for Ring only: the nodes are those of the URL at the start, and none is ever lost. A [Destination] may name
+	// one.
 	Fixed bool
 
 	// ProbePause is the pause between probes while no server can count. It doubles up to LongestProbePause.
 	// DefaultProbePause and DefaultLongestProbePause by default.
 	ProbePause, LongestProbePause time.Duration
 
-	// GiveUp is how long Await waits for the first server that can count, from the first probe on. By default for ever.
+	// GiveUp is how long Await waits for a server that can count, from the first probe on. By default it waits for ever.
 	GiveUp time.Duration
 
 	// Connections, if not nil, counts the connections.

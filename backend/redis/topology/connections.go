@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Connections counts connections to servers, those included to sentinels.
+// Connections counts the connections to servers, including those to sentinels.
 type Connections struct {
 	Opened, Closed atomic.Uint64 // since the start
 }
@@ -18,32 +18,32 @@ func (c *Connections) Open() uint64 {
 	return c.Opened.Load() - closed
 }
 
-// count counts a connection, if it was made, until it is closed, and has its replies followed.
+// count counts a connection until it is closed, and checks the replies on it. If there is an error, it counts nothing.
 func (c *Connections) count(conn net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return conn, err
 	}
 	c.Opened.Add(1)
 	counted := &countedConn{Conn: conn, counts: c}
-	if system, ok := conn.(syscall.Conn); ok { // by which go-redis finds out whether it was closed by the other side
+	if system, ok := conn.(syscall.Conn); ok { // go-redis uses it to find out whether the other side has closed the connection
 		return &countedSyscallConn{counted, system}, nil
 	}
 	return counted, nil
 }
 
-// countedConn is a connection that is counted as open until it is closed, or damaged.
+// countedConn is a connection that is counted as open until it is closed.
 type countedConn struct {
 	net.Conn
 	counts  *Connections
 	once    sync.Once
-	replies replies
+	replies replyScanner
 }
 
-// Read reads what comes, unless it is damaged: then the connection ends.
+// Read reads from the connection. It fails if a reply is damaged, and go-redis then closes the connection.
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if damaged := c.replies.scan(p[:n]); damaged != nil {
-		return 0, damaged // go-redis closes what it cannot read
+		return 0, damaged
 	}
 	return n, err
 }

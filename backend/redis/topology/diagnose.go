@@ -17,24 +17,25 @@ var takesNoWrites = regexp.MustCompile("(^|[ -])(OOM|NOREPLICAS|MISCONF) ")
 // TakesNoWrites reports whether an error says that the server is full, lacks replicas or cannot save.
 func TakesNoWrites(err error) bool { return takesNoWrites.MatchString(err.Error()) }
 
-// forbidden matches what a server says of a script whose user may not do something.
+// forbidden matches the errors of a script whose user lacks a right.
 var forbidden = regexp.MustCompile("can't run this command|can't access at least one of the keys")
 
-// Forbidden reports whether an error says that weir's user may not do something.
+// Forbidden reports whether an error says that weir's user lacks a right.
 func Forbidden(err error) bool {
 	return goredis.IsPermissionError(err) || forbidden.MatchString(err.Error())
 }
 
-// IsReply reports whether an error is a server's answer.
+// IsReply reports whether an error is a server's reply.
 func IsReply(err error) bool {
 	var reply goredis.Error
 	return errors.As(err, &reply)
 }
 
-// lockedSentinels matches what go-redis says of sentinels that refuse credentials.
+// lockedSentinels matches go-redis's error for sentinels that refuse the credentials.
 var lockedSentinels = regexp.MustCompile("all sentinels .*(NOAUTH|WRONGPASS)")
 
-// Diagnose adds to a server's error its name, the command, and the remedy if there is one. nil stays nil.
+// Diagnose adds the server's name, the command, and the remedy, if there is one, to a server's error. It returns nil
+// for nil.
 func (s *Servers) Diagnose(from Server, command string, err error) error {
 	var hint string
 	_, misplaced := goredis.IsMovedError(err)
@@ -61,7 +62,7 @@ func (s *Servers) Diagnose(from Server, command string, err error) error {
 	return fmt.Errorf("%s: %s: %w%s", from.Name, strings.ToUpper(command), err, hint)
 }
 
-// isClosed reports whether the server ended the connection, as one that takes TLS ends a plaintext one.
+// isClosed reports whether the server closed the connection. A server with TLS closes plaintext connections.
 func isClosed(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
 // DiagnoseOf is Diagnose for the server behind a client.
@@ -69,10 +70,11 @@ func (s *Servers) DiagnoseOf(client *goredis.Client, command string, err error) 
 	return s.Diagnose(s.describe(client), command, err)
 }
 
-// NoPrimary reports whether sentinels know no primary of the name. Scripts and PING never answer nil.
+// NoPrimary reports whether an error says that the sentinels do not know a primary of that name. The error is
+// goredis.Nil, which scripts and PING never return.
 func NoPrimary(err error) bool { return errors.Is(err, goredis.Nil) }
 
-// aclLine returns what grants a user all rights that are needed, and no other, for redis-cli.
+// aclLine returns the command for redis-cli that grants the server's user the rights that weir needs, and no others.
 func (s *Servers) aclLine(from Server) string {
 	user := "<user>"
 	if from.login != nil {
@@ -102,7 +104,8 @@ func (s *Servers) describe(client *goredis.Client) Server {
 	return Server{Name: client.Options().Addr}
 }
 
-// All lists every server that should answer: the primaries of a cluster, which is asked; the one that sentinels name.
+// All lists every server that should answer: the primaries of a cluster, which it asks for them; the primary of
+// sentinels.
 func (s *Servers) All(ctx context.Context) ([]Server, error) {
 	list, err := s.topology.Servers(ctx)
 	if s.cluster != nil && err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// What weir works round in go-redis, each with the test that fails without it:
+// The behaviors of go-redis that weir works around, each with the test that fails without the workaround:
 //
 //   - It repeats commands whose replies it did not see, and follows redirects, which counts twice: shared turns that off
-//     (TestGoRedisRepeatsNothingOnAnyTopology). It turns each -1 into 0, which means its default where options are used
-//     again: newNode and NewPingClient write -1 anew. NoRetry of pipeline.Command stops it by whatever client
+//     (TestGoRedisRepeatsNothingOnAnyTopology). It turns the -1 for "no retries" into 0, which means the default if the
+//     options are used again: newNode and NewPingClient write -1 again. NoRetry of pipeline.Command stops it for any client
 //     (pipeline TestGoRedisNeverRepeatsCountingCommands).
-//   - It ends a new connection with its first caller: pipeline's commandContext gives that the timeout of Config, and
-//     Args of pipeline.Command tells what was written (TestSlowGreetingStillYieldsAConnection).
+//   - It abandons a new connection when its first caller leaves: pipeline's commandContext allows it the timeout of Config,
+//     and Args of pipeline.Command notes whether the command was written (TestSlowGreetingStillYieldsAConnection).
 //   - After some failed dials it dials once a second: dialHook (TestNobodyWaitsForAnUnavailableServer).
-//   - It makes room for all that a reply announces: replies.go (TestDamagedReplyEndsTheConnectionCheaply).
-//   - It panics on what no sentinel says, where nobody can recover, and dials all sentinels that they name: sentinels.go
-//     (TestUnexpectedSentinelRepliesAreNotRead).
-//   - It makes a client for every node that a map of slots names: cluster.validate (TestOversizedClusterMapIsRefused). An
-//     address that begins with a slash it takes for a path: dial (TestServersCannotNameSocketPaths).
+//   - It allocates as much as a reply announces: replies.go (TestDamagedReplyEndsTheConnectionCheaply).
+//   - It panics on malformed replies of sentinels, in goroutines where no caller can recover, and dials all sentinels that they
+//     name: sentinels.go (TestUnexpectedSentinelRepliesAreNotRead).
+//   - It makes a client for every node that a map of slots names: cluster.validate (TestOversizedClusterMapIsRefused). It
+//     takes an address that begins with a slash for a path: dial (TestServersCannotNameSocketPaths).
 //   - Its cluster client waits for the map of slots: Owner of cluster asks for it in the background
-//     (TestNobodyWaitsForAnUnavailableServer). It closes the clients of nodes that have left: Left
+//     (TestNobodyWaitsForAnUnavailableServer). It closes the clients of nodes that have left: Closed
 //     (TestClusterReachesUnmappedNodes).
 //   - It keeps connections to a server that has become a replica: Disconnect
 //     (TestDemotedPrimaryIsLeftAtOnce).
@@ -57,7 +57,8 @@ const disabled = -1
 // protocol is RESP2: for arrays of strings RESP3 has no advantage, and makes go-redis look for push messages.
 const protocol = 2
 
-// shared returns the options of all kinds of clients, for servers that are reached as this one.
+// shared returns the options that all kinds of clients have, with the credentials, TLS setting and database of a
+// target.
 func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions {
 	return &goredis.UniversalOptions{
 		Addrs:                      addrs,
@@ -66,7 +67,7 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 		CredentialsProviderContext: o.login.forTarget(like).credentials,
 		Protocol:                   protocol,
 
-		MaxRedirects:    disabled, // redirects are followed, and repeats decided, where counting is understood
+		MaxRedirects:    disabled, // package pipeline follows redirects and decides about retries
 		MaxRetries:      disabled,
 		MinRetryBackoff: disabled,
 		MaxRetryBackoff: disabled,
@@ -79,9 +80,9 @@ func (o *options) shared(like target, addrs ...string) *goredis.UniversalOptions
 		ContextTimeoutEnabled: true,
 
 		PoolSize:         o.PoolSize,
-		PipelinePoolSize: disabled, // pipelines would have a pool of their own, beside the limit
+		PipelinePoolSize: disabled, // pipelines would have another pool, beyond the limit
 
-		// A new connection says HELLO and nothing else: only a managed service sends notifications.
+		// A new connection sends HELLO and nothing else: only managed services send notifications.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -101,19 +102,19 @@ func (o *options) failover(primary string, sentinels []string, user, password st
 	return c
 }
 
-// cluster returns the options for a cluster of which some nodes are known.
+// cluster returns the options for a cluster with these seed nodes.
 func (o *options) cluster(seeds []target) *goredis.ClusterOptions {
 	addrs := make([]string, len(seeds))
 	for i, s := range seeds {
 		addrs[i] = s.addr
 	}
 	c := o.shared(seeds[0], addrs...).Cluster()
-	// Errors lead to a new map sooner; this is for a primary that died without any error to show it.
+	// After an error the map is read sooner; this finds a primary that died while no command failed.
 	c.ClusterStateReloadInterval = time.Second
 	return c
 }
 
-// noLog drops the log of go-redis, which repeats the errors of calls.
+// noLog drops the log of go-redis, which repeats the errors that calls return.
 type noLog struct{}
 
 func (noLog) Printf(context.Context, string, ...any) {}
@@ -125,13 +126,14 @@ func newClient(o *goredis.Options) *goredis.Client {
 	return client
 }
 
-// dialHook turns a failed dial into a connection that fails: after as many failed dials as its pool has room for,
-// go-redis dials once a second, and would find a server late. The breaker decides whether a server is dialed.
+// dialHook turns a failed dial into a connection whose reads and writes fail. After as many failed dials as its pool
+// has room for, go-redis dials only once a second, and would notice late that a server is back. The breaker of package
+// outbound decides whether a server is dialed.
 type dialHook struct {
 	reached func(addr string) // called with the address of each connection; nil for nothing
 }
 
-// DialHook is go-redis's.
+// DialHook implements go-redis's hook.
 func (d dialHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
@@ -156,12 +158,12 @@ func (dialHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.Pr
 	return next
 }
 
-// dialError is why there is no connection. go-redis unwraps what a new connection's greeting fails with, once.
+// dialError is why there is no connection. It wraps the error, as go-redis unwraps a failed HELLO's error once.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failedConn is a connection that could not be made.
+// failedConn is a connection that could not be opened.
 type failedConn struct{ err *dialError }
 
 func (c failedConn) Read([]byte) (int, error)         { return 0, c.err }
@@ -173,15 +175,16 @@ func (c failedConn) SetDeadline(time.Time) error      { return nil }
 func (c failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (c failedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// Closed reports whether a client is closed. go-redis closes it a minute after its node has left the cluster. Ping checks
-// that before it checks the context, so nothing is sent.
+// Closed reports whether a client is closed. go-redis closes a client a minute after its node has left the cluster.
+// Ping checks that before it checks the context, so nothing is sent.
 func Closed(client *goredis.Client) bool {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	return errors.Is(client.Ping(gone).Err(), goredis.ErrClosed)
 }
 
-// Disconnect closes idle connections to a replica: new ones may lead to the primary. go-redis closes one at most.
+// Disconnect closes idle connections to a replica, as new ones may lead to the primary. go-redis would close one at
+// most.
 func Disconnect(ctx context.Context, client *goredis.Client) {
 	for range client.PoolStats().IdleConns {
 		conn := client.EphemeralConn()
@@ -193,20 +196,21 @@ func Disconnect(ctx context.Context, client *goredis.Client) {
 	}
 }
 
-// NewPingClient makes another client of a server, with one connection.
-func NewPingClient(like *goredis.Client, dialTimeout time.Duration) *goredis.Client {
-	o := *like.Options()
+// NewPingClient makes another client of the same server as client's, for one connection.
+func NewPingClient(client *goredis.Client, dialTimeout time.Duration) *goredis.Client {
+	o := *client.Options()
 	o.DialTimeout = dialTimeout
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = disabled, disabled, disabled
 	o.PoolSize, o.PipelinePoolSize = 2, disabled // one of them is used
 	return newClient(&o)
 }
 
-// keepAlive finds out within 45 s that the other side of an idle connection is gone.
+// keepAlive detects within 45 s that the other side of an idle connection is gone.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// dial returns a function that opens connections to a target, or to servers that are reached as it is: with TLS if the
-// configuration or the URL wants it, and to a unix socket, without TLS, only if the URL names one. No server names one.
+// dial returns a function that opens connections to a target, or to other servers with the target's settings. It uses
+// TLS if the configuration or the URL wants it. It opens a unix socket, without TLS, only if the URL names one, never
+// because a server names a path.
 func (o *options) dial(like target) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain, network := &net.Dialer{Timeout: o.Timeout, KeepAliveConfig: keepAlive}, cmp.Or(like.network, "tcp")
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {

@@ -7,23 +7,26 @@ import (
 	"strings"
 )
 
-// The most that a reply may announce: go-redis allocates it at once, to any depth. The longest replies are the history's,
-// some megabytes. maxElements bounds the elements still to come, plus four for each list.
+// The largest sizes that a reply may announce, as go-redis allocates all of it at once, to any depth. The longest
+// replies are the history's, with some megabytes. maxElements bounds the elements still to come, plus four for each
+// list.
 const maxLine, maxText, maxElements = 64 << 10, 16 << 20, 1 << 18
 
-// errDamaged is why a connection is closed whose other side does not speak like a Redis.
+// errDamaged is the error of a connection whose other side does not speak the Redis protocol.
 var errDamaged = errors.New("the server's reply is damaged; closing the connection")
 
-// replies follows replies in RESP2 or RESP3, and finds what go-redis must not read. The zero value is ready.
-type replies struct {
-	kind            byte // how the line began
-	line, number    int  // bytes of it so far, 0 between lines; what it announces, -2 for nil
-	text            int  // bytes of a string that have not come, with the two that end it
-	elements, lists int  // of this reply: those that have not come, all
+// replyScanner scans replies in RESP2 or RESP3, and finds those that go-redis must not read. The zero value is ready.
+type replyScanner struct {
+	kind     byte // first byte of the line
+	line     int  // bytes of the line so far, 0 between lines
+	number   int  // the size that the line announces, -2 for nil
+	text     int  // bytes of a string still to come, with the two that end it
+	elements int  // elements of this reply still to come
+	lists    int  // lists in this reply so far
 }
 
 // scan checks the next bytes. After an error it must not be called again.
-func (r *replies) scan(p []byte) error {
+func (r *replyScanner) scan(p []byte) error {
 	for len(p) > 0 {
 		if n := min(r.text, len(p)); n > 0 {
 			p, r.text = p[n:], r.text-n
@@ -31,7 +34,7 @@ func (r *replies) scan(p []byte) error {
 		}
 		if r.line == 0 {
 			r.kind, r.number = p[0], 0
-			if r.elements--; r.elements < 0 { // it begins a reply
+			if r.elements--; r.elements < 0 { // the line begins a reply
 				r.elements, r.lists = 0, 0
 			}
 		}
@@ -53,7 +56,7 @@ func (r *replies) scan(p []byte) error {
 			case '$', '=', '!':
 				r.text = r.number + 2
 			case '|':
-				r.elements++ // what it is about
+				r.elements++ // the element with these attributes
 				fallthrough
 			case '%':
 				n *= 2

@@ -98,7 +98,7 @@ func TestFragmentedRepliesPass(t *testing.T) {
 		"the map of a large cluster": "*16384\r\n" + slots.String(),
 	} {
 		for cut := 0; cut <= len(reply); cut += 1 + len(reply)/1000*50 {
-			var r replies
+			var r replyScanner
 			if err := r.scan([]byte(reply[:cut])); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}

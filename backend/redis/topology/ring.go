@@ -24,7 +24,8 @@ const (
 	maxMissed = 3
 )
 
-// ring is a number of independent servers, which own keys by score while they live. Each node is sent its own PINGs.
+// ring is a number of independent servers. The live server with the highest score for a key owns it. Each node gets
+// PINGs.
 type ring struct {
 	*options
 
@@ -32,21 +33,21 @@ type ring struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu       sync.Mutex // of changes
+	mu       sync.Mutex // held to change the nodes
 	nodes    []*node
-	retired  []*node                 // have left, and may still answer what was sent
-	owners   atomic.Pointer[[]*node] // the nodes that keys are placed on
+	retired  []*node                 // have left the ring, and may still answer
+	owners   atomic.Pointer[[]*node] // the nodes that own keys
 	onChange []func()                // called after owners has changed
 }
 
 // node is a server of a ring.
 type node struct {
 	target
-	hash    uint64
-	client  *goredis.Client
-	errLost error // why keys that are pinned to it have no owner while it is lost
-	missed  atomic.Int32
-	leave   context.CancelFunc // ends its PINGs
+	hash      uint64
+	client    *goredis.Client
+	errLost   error        // the error for its pinned keys while it is lost
+	missed    atomic.Int32 // PINGs in a row
+	stopPings context.CancelFunc
 }
 
 func newRing(list string, o *options) (Topology, error) {
@@ -56,15 +57,15 @@ func newRing(list string, o *options) (Topology, error) {
 	}
 	r := &ring{options: o}
 	r.ctx, r.stop = context.WithCancel(context.Background())
-	r.set(targets)
+	r.setNodes(targets)
 	if r.URLFile != "" && !r.Fixed {
-		r.running.Go(func() { r.follow(list) })
+		r.running.Go(func() { r.followFile(list) })
 	}
 	return r, nil
 }
 
-// set makes these the nodes of the ring. One that was there before stays as it is.
-func (r *ring) set(targets []target) {
+// setNodes sets the nodes of the ring. It leaves nodes alone that the ring has already.
+func (r *ring) setNodes(targets []target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
@@ -84,7 +85,7 @@ func (r *ring) set(targets []target) {
 			r.retire(n)
 		}
 	}
-	r.placeKeys()
+	r.updateOwners()
 }
 
 func (r *ring) newNode(t target) *node {
@@ -94,16 +95,17 @@ func (r *ring) newNode(t target) *node {
 		client:  newClient(r.options.client(t)),
 		errLost: fmt.Errorf("%w: ring node %s does not answer, and its keys are pinned to it", ErrNoOwner, t.name),
 	}
-	ctx, leave := context.WithCancel(r.ctx)
-	if n.leave = leave; !r.Fixed {
+	ctx, stop := context.WithCancel(r.ctx)
+	if n.stopPings = stop; !r.Fixed {
 		r.running.Go(func() { r.sendPings(ctx, n) })
 	}
 	return n
 }
 
-// retire ends a node that has left, and closes its client after the timeout of what was sent there.
+// retire stops the PINGs of a node that has left the ring. It closes the client when commands sent before have timed
+// out.
 func (r *ring) retire(n *node) {
-	n.leave()
+	n.stopPings()
 	r.retired = append(r.retired, n)
 	time.AfterFunc(r.Timeout+time.Second, func() {
 		r.mu.Lock()
@@ -113,8 +115,9 @@ func (r *ring) retire(n *node) {
 	})
 }
 
-// placeKeys chooses the nodes that keys are placed on: pinned keys stay with a lost one. The caller holds mu.
-func (r *ring) placeKeys() {
+// updateOwners chooses the nodes that own keys: all, if keys are pinned, else those that are not lost. The caller holds
+// mu.
+func (r *ring) updateOwners() {
 	var nodes []*node
 	for _, n := range r.nodes {
 		if r.NodeLoss == Pin || n.missed.Load() < maxMissed {
@@ -140,8 +143,9 @@ func (r *ring) Owner(key []byte) (*goredis.Client, error) {
 	return n.client, nil
 }
 
-// Rendezvous hashing (Thaler and Ravishankar, 1996): each node has a score for a key, and the highest owns it, so a
-// node that comes or goes moves only its own keys. The scores are those of go-redis's Ring, which placed keys before.
+// Rendezvous hashing (Thaler and Ravishankar, 1996): each node has a score for a key, and the node with the highest
+// owns it, so a node that comes or goes moves only its own keys. The scores are those of go-redis's Ring, which weir
+// used before.
 
 // keyHash returns the hash of a Redis key: that of its hash tag, if it has one, so that keys of one tag stay together.
 func keyHash(key []byte) uint64 {
@@ -162,7 +166,7 @@ func score(node, key uint64) uint64 {
 	return x * 2685821657736338717
 }
 
-// nodeOf returns the node that a key is placed on, nil if none lives.
+// nodeOf returns the node that owns a key, nil if no node lives.
 func (r *ring) nodeOf(key []byte) (owner *node) {
 	hash, best := keyHash(key), uint64(0)
 	for _, n := range *r.owners.Load() {
@@ -203,7 +207,7 @@ func (r *ring) join(list string) (names []string, err error) {
 	return names, err
 }
 
-// byName returns the node of a name, alive or not; nil if the ring has none.
+// byName returns the node with a name, alive or not; nil if the ring has none.
 func (r *ring) byName(name string) *node { return r.find(func(n *node) bool { return n.name == name }) }
 
 // find returns the first node that matches, alive or not; nil if none does.
@@ -230,7 +234,7 @@ func (r *ring) sendPings(ctx context.Context, n *node) {
 	}
 }
 
-// ping sends one PING: only a server that answers PONG can count. A loss and a return are logged at one level.
+// ping sends one PING: only a server that answers PONG can count. It logs a loss and a return at the same level.
 func (r *ring) ping(ctx context.Context, n *node) {
 	asking, cancel := context.WithTimeout(ctx, pingTimeout)
 	err := n.client.Ping(asking).Err()
@@ -253,7 +257,7 @@ func (r *ring) ping(ctx context.Context, n *node) {
 	if ctx.Err() != nil {
 		return // the node has left meanwhile
 	}
-	r.placeKeys()
+	r.updateOwners()
 	if r.NodeLoss == Remap {
 		r.losses.Add(1)
 	}
@@ -289,14 +293,14 @@ func (r *ring) Close() error {
 	return err
 }
 
-// fileInterval is how often the file of a ring's nodes is read, which is small.
+// fileInterval is the interval at which the file of a ring's nodes is read.
 const fileInterval = time.Second
 
-// follow keeps the ring as the file says. A file that cannot be used is logged once, and changes nothing.
-func (r *ring) follow(list string) {
+// followFile sets the nodes whenever the file changes. An invalid file is logged once and changes nothing.
+func (r *ring) followFile(list string) {
 	ticker := time.NewTicker(fileInterval)
 	defer ticker.Stop()
-	var trouble string
+	var lastErr string
 	for {
 		select {
 		case <-ticker.C:
@@ -304,33 +308,33 @@ func (r *ring) follow(list string) {
 			return
 		}
 		content, err := regular.ReadFile(r.URLFile)
-		if err == nil && string(content) == list && trouble == "" {
+		if err == nil && string(content) == list && lastErr == "" {
 			continue
 		}
 		if err == nil {
-			err = r.apply(string(content))
+			err = r.applyList(string(content))
 		}
 		switch {
 		case err == nil:
-			if trouble != "" {
+			if lastErr != "" {
 				r.Log.Warn("file of ring nodes is valid again", "file", r.URLFile)
 			}
-			list, trouble = string(content), ""
-		case err.Error() != trouble:
-			trouble = err.Error()
-			r.Log.Warn("file of ring nodes is unusable; keeping the last nodes", "file", r.URLFile, "error", err)
+			list, lastErr = string(content), ""
+		case err.Error() != lastErr:
+			lastErr = err.Error()
+			r.Log.Warn("file of ring nodes is invalid", "file", r.URLFile, "error", err, "effect", "the last nodes stay in use")
 		}
 	}
 }
 
-// apply makes the nodes of a list the ring's.
-func (r *ring) apply(list string) error {
+// applyList sets the nodes to those of a list.
+func (r *ring) applyList(list string) error {
 	targets, err := parseNodes(list)
 	if err != nil {
 		return err
 	}
 	before := r.names()
-	r.set(targets)
+	r.setNodes(targets)
 	if after := r.names(); !slices.Equal(before, after) {
 		r.losses.Add(1)
 		r.Log.Info("ring nodes changed", "before", before, "now", after)

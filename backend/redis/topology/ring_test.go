@@ -102,7 +102,7 @@ func wantMoved(t *testing.T, before, after []string, node string, share float64)
 
 func setNodes(t *testing.T, on Topology, list string) {
 	t.Helper()
-	if err := on.(*ring).apply(list); err != nil {
+	if err := on.(*ring).applyList(list); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -261,7 +261,7 @@ func TestOnlyChangedRingNodesAreALoss(t *testing.T) {
 	t.Parallel()
 	on, _ := openTopology(t, Config{Type: Ring, URL: "127.0.0.1:1,127.0.0.1:2", NodeLoss: Pin})
 	for i, list := range []string{"redis://:" + secret + "@127.0.0.1:2\n127.0.0.1:1\n", "127.0.0.1:1,127.0.0.1:3"} {
-		if err := on.(*ring).apply(list); err != nil {
+		if err := on.(*ring).applyList(list); err != nil {
 			t.Fatal(err)
 		}
 		if n := on.(*ring).losses.Load(); n != uint64(i) {

@@ -20,7 +20,8 @@ import (
 	"github.com/weirproxy/weir/backend/throttle"
 )
 
-// maxSentinels is how many others sentinels may name since the start: go-redis dials all at once, and forgets none.
+// maxSentinels is how many other sentinels the sentinels may name during the life of the process, as go-redis dials all
+// of them at once and never drops one.
 const maxSentinels = 100
 
 // maxSentinelReply is the longest reply of a sentinel, in bytes; maxSentinels take a tenth of it.
@@ -31,17 +32,18 @@ var errSentinel = errors.New("the sentinel's reply cannot be used")
 // sentinels checks the replies of sentinels before go-redis reads them: some would end the process.
 type sentinels struct {
 	log    *slog.Logger
-	warned throttle.Lines // of addresses and troubles
+	warned throttle.Lines // by address and problem
 
 	mu    sync.Mutex
-	named map[string]bool // ip and port of sentinels
+	named map[string]bool // by address of a sentinel
 }
 
 func newSentinels(c Config) *sentinels {
 	return &sentinels{log: c.Log, named: make(map[string]bool)}
 }
 
-// checkConns makes every connection a sentinelConn. The dialHook of the primary's client unwraps those to the primary.
+// checkConns makes every new connection a sentinelConn. The dialHook of the primary's client unwraps those to the
+// primary.
 func (s *sentinels) checkConns(o *goredis.FailoverOptions) *goredis.FailoverOptions {
 	dial := o.Dialer
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -54,7 +56,8 @@ func (s *sentinels) checkConns(o *goredis.FailoverOptions) *goredis.FailoverOpti
 	return o
 }
 
-// countChanges returns what counts each change of a primary as a loss: replicas lack what came last.
+// countChanges returns a function that counts a loss when the primary's address changes: a replica lacks the last
+// writes.
 func countChanges(losses *atomic.Uint64) func(addr string) {
 	var last atomic.Value // string
 	return func(addr string) {
@@ -64,14 +67,15 @@ func countChanges(losses *atomic.Uint64) func(addr string) {
 	}
 }
 
-// sentinelConn is a connection to a sentinel. It gives one whole reply at a time, for what was asked last.
+// sentinelConn is a connection to a sentinel. It passes a reply on when it has come as a whole and fits the last
+// command.
 type sentinelConn struct {
 	net.Conn
 	sentinels *sentinels
 	addr      string
-	command   atomic.Value // one of sentinelCommands, none until one is sent
+	command   atomic.Value // the last of sentinelCommands that was sent
 	reader    *bufio.Reader
-	unread    []byte // of a reply, for the next Read
+	unread    []byte // the part of a reply for the next Read
 	failed    error
 }
 
@@ -81,7 +85,8 @@ var sentinelCommands = []string{getPrimary, getSentinels, subscribe}
 
 const hello = "$5\r\nhello\r\n$1\r\n"
 
-// Write sends what go-redis asks. go-redis greets sentinels in RESP3, whatever it is told to speak.
+// Write notes the command that go-redis sends. It asks for RESP2 in HELLO, as go-redis asks sentinels for RESP3
+// whatever its options say.
 func (c *sentinelConn) Write(p []byte) (int, error) {
 	for _, command := range sentinelCommands {
 		if bytes.Contains(p, []byte("\n"+command+"\r\n")) {
@@ -94,7 +99,7 @@ func (c *sentinelConn) Write(p []byte) (int, error) {
 
 func (c *sentinelConn) Read(p []byte) (int, error) {
 	for len(c.unread) == 0 && c.failed == nil {
-		c.unread, c.failed = c.next()
+		c.unread, c.failed = c.readValid()
 	}
 	n := copy(p, c.unread)
 	if c.unread = c.unread[n:]; n == 0 {
@@ -103,39 +108,39 @@ func (c *sentinelConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads a reply. It returns nothing for a message that cannot be used.
-func (c *sentinelConn) next() ([]byte, error) {
+// readValid reads a reply. It returns nothing for a message that it ignores.
+func (c *sentinelConn) readValid() ([]byte, error) {
 	raw, words, err := readReply(c.reader)
-	trouble, effect := "", "other sentinels are asked; without any, failure policies decide"
+	problem, effect := "", "other sentinels are asked; without any, failure policies decide"
 	command, _ := c.command.Load().(string)
 	switch {
 	case errors.Is(err, errSentinel):
-		trouble = "it does not speak like a sentinel"
+		problem = "it does not speak like a sentinel"
 	case err != nil:
 		return nil, err
 	case words[0][0] != '*' || words[0] == "*-1": // an error, or nothing
 	case command == getPrimary && kinds(words) != "*$$":
-		trouble = "asked for the primary, it does not answer with an address and a port"
+		problem = "asked for the primary, it does not answer with an address and a port"
 	case command == getSentinels && !c.sentinels.noteNamed(words):
-		trouble = fmt.Sprintf("with it, sentinels name more than %d others", maxSentinels)
+		problem = fmt.Sprintf("with it, sentinels name more than %d others", maxSentinels)
 		effect = "those that are known by now are asked"
 	case command == subscribe && !isMessage(words):
 		c.sentinels.warn(c.addr, "it sends a message that no sentinel sends",
 			"the message is ignored: another primary is found when the old one does not answer")
 		return nil, nil
 	}
-	if trouble == "" {
+	if problem == "" {
 		return raw, nil
 	}
-	c.sentinels.warn(c.addr, trouble, effect)
-	return nil, cmp.Or(err, fmt.Errorf("%w: %s", errSentinel, trouble))
+	c.sentinels.warn(c.addr, problem, effect)
+	return nil, cmp.Or(err, fmt.Errorf("%w: %s", errSentinel, problem))
 }
 
-// readReply reads a reply in RESP2, as it came and as its words, each after the sign of its kind. go-redis would stop
-// reading at an error or a nil in a list, and take the rest for the next reply.
+// readReply reads a reply in RESP2. It returns its bytes, and its elements, each after the first byte of its type. It
+// refuses an error or a nil in a list: go-redis would stop reading there, and take the rest for the next reply.
 func readReply(reader *bufio.Reader) (raw []byte, words []string, err error) {
 	for more := 1; more > 0; more-- {
-		line, err := reader.ReadBytes('\n') // which follow keeps short
+		line, err := reader.ReadBytes('\n') // replyScanner bounds its length
 		if err != nil {
 			return nil, nil, err
 		}
@@ -161,7 +166,7 @@ func readReply(reader *bufio.Reader) (raw []byte, words []string, err error) {
 	return raw, words, nil
 }
 
-// kinds returns the signs of the kinds of words.
+// kinds returns the first bytes of words, which are their RESP types.
 func kinds(words []string) string {
 	var signs strings.Builder
 	for _, w := range words {
@@ -170,7 +175,8 @@ func kinds(words []string) string {
 	return signs.String()
 }
 
-// isMessage reports whether words come from a subscription. +switch-master has five: name, old and new address.
+// isMessage reports whether words are a message of a subscription. +switch-master has five fields: name, old and new
+// address.
 func isMessage(words []string) bool {
 	switch kinds(words) {
 	case "*$$":
@@ -183,7 +189,7 @@ func isMessage(words []string) bool {
 	return false
 }
 
-// noteNamed notes the sentinels of a reply, unless they get too many.
+// noteNamed notes the sentinels that a reply names, and returns false if they become too many.
 func (s *sentinels) noteNamed(words []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,10 +208,10 @@ func (s *sentinels) noteNamed(words []string) bool {
 	return true
 }
 
-// warn logs once what is wrong with a sentinel.
-func (s *sentinels) warn(addr, trouble, effect string) {
-	if s.warned.Due(addr+trouble, "", 0) {
-		s.log.Warn("unusable reply of a sentinel", "sentinel", addr, "trouble", trouble, "effect", effect,
+// warn logs once that a sentinel has a problem.
+func (s *sentinels) warn(addr, problem, effect string) {
+	if s.warned.Due(addr+problem, "", 0) {
+		s.log.Warn("unusable reply of a sentinel", "sentinel", addr, "problem", problem, "effect", effect,
 			"remedy", "see what listens at that address; name working sentinels only in the URL")
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 // Topology knows which server owns a key. Its methods may be called by any number of goroutines.
 type Topology interface {
-	// Owner returns the client of the server that owns a Redis key now, without waiting for any. The client talks to
-	// one server, and never repeats a command; after its server has left, commands fail unsent with goredis.ErrClosed.
+	// Owner returns the client of the server that owns a Redis key now, without waiting for any server. The client talks
+	// to one server, and never repeats a command. After the server has left, commands fail unsent with goredis.ErrClosed.
 	Owner(key []byte) (*goredis.Client, error)
 
-	// Servers lists every server that should answer, for probes. A cluster has to be asked for them.
+	// Servers lists every server that should answer, for probes. A cluster sends a command to find them.
 	Servers(ctx context.Context) ([]Server, error)
 
 	// Close ends all connections and everything that runs in the background, and waits for it.
@@ -28,19 +28,19 @@ var ErrNoOwner = errors.New("no server owns the key")
 
 // Server is one server of a topology.
 type Server struct {
-	Name   string // for people
+	Name   string // for logs and metrics
 	Client *goredis.Client
 	Tag    string // a hash tag whose keys this server owns
 
 	login *login
-	// LogsLoss says that its topology logs by itself when it does not answer.
+	// LogsLoss means that the topology logs when the server stops or starts to answer.
 	LogsLoss bool
 }
 
-// probeTag returns the i-th of the hash tags that probes use. No descriptor has such a tag: theirs have no space.
+// probeTag returns the i-th of the hash tags that probes use. The hash tags of descriptors have no space.
 func probeTag(i int) string { return fmt.Sprint("probe ", i) }
 
-// newTopology makes the topology that a configuration with its defaults names. It contacts no server.
+// newTopology makes the topology of a configuration, whose defaults must be set. It contacts no server.
 func newTopology(c Config, l *atomic.Uint64) (Topology, error) {
 	o, err := newOptions(c, l)
 	if err != nil {
@@ -60,7 +60,7 @@ func newTopology(c Config, l *atomic.Uint64) (Topology, error) {
 	if err != nil && c.URLFile != "" {
 		err = fmt.Errorf("in %s: %w", c.URLFile, err)
 	}
-	if err != nil { // which does not quote the URL: it may hold a password
+	if err != nil { // err does not quote the URL, which may hold a password
 		return nil, fmt.Errorf("redis: %s URL: %w", c.Type, err)
 	}
 	return t, nil
@@ -77,7 +77,8 @@ func newSingle(url string, o *options) (Topology, error) {
 	return newSingleClient(t.name, newClient(o.client(t)), o.login.forTarget(t)), nil
 }
 
-// newSentinel makes a client that asks sentinels at each new connection, and drops all when they name a new primary.
+// newSentinel makes a client that asks sentinels for the primary at each new connection, and closes all connections
+// when they name a new one.
 func newSentinel(url string, o *options) (Topology, error) {
 	primary, targets, err := parseSentinel(url)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // target is one server as a URL names it.
 type target struct {
-	// name is the address without scheme and credentials, by which a ring places keys: a new password moves none.
+	// name is the address without scheme and credentials. A ring hashes it, so a new password moves no keys.
 	name           string
 	network, addr  string
 	user, password string
@@ -21,8 +21,8 @@ type target struct {
 	tls            bool
 }
 
-// parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit. Only
-// with unix, a name with a slash or a dot and no port is a relative path.
+// parseSingle reads host:port, redis://, rediss:// or the path of a unix socket. A socket type, if any, must fit. A
+// name with a slash or a dot and no port is a relative path if the socket type is unix.
 func parseSingle(url, socketType string) (target, error) {
 	if strings.Contains(url, ",") && !strings.Contains(url, "://") {
 		return target{}, errors.New("it names several servers, but the type is single: write one, or use ring or cluster")
@@ -47,7 +47,7 @@ func parseSingle(url, socketType string) (target, error) {
 var errNode = errors.New("a sentinel or node of a cluster is host:port, without socket or database; rediss:// is for all " +
 	"nodes of a cluster or none, and not for sentinels")
 
-// parseSentinel reads primary,host:port,… Sentinels may be URLs; one of them may have the credentials of all.
+// parseSentinel reads primary,host:port,… Sentinels may be URLs; the credentials of one are used for all.
 func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	items := splitList(url)
 	if len(items) < 2 {
@@ -62,7 +62,7 @@ func parseSentinel(url string) (primary string, sentinels []target, err error) {
 		t, err := parseTarget(item)
 		switch {
 		case err != nil:
-		case t.network == "unix" || t.db != 0 || t.tls: // TLS is for the sentinels and the primary at once
+		case t.network == "unix" || t.db != 0 || t.tls: // TLS is on for the sentinels and the primary together
 			err = errNode
 		case strings.Contains(item, "://") && !strings.Contains(item, t.addr[strings.LastIndex(t.addr, ":"):]):
 			err = errors.New("it has no port, which for sentinels is most often 26379")
@@ -75,7 +75,8 @@ func parseSentinel(url string) (primary string, sentinels []target, err error) {
 	return items[0], sentinels, nil
 }
 
-// parseCluster reads the addresses of nodes of one cluster, with the same credentials and TLS. Repeated ones are one.
+// parseCluster reads the addresses of nodes of one cluster, which must have the same credentials and TLS. It drops
+// duplicates.
 func parseCluster(url string) ([]target, error) {
 	all, err := parseList(url)
 	var nodes []target
@@ -123,7 +124,7 @@ func parseList(list string) ([]target, error) {
 	return nodes, nil
 }
 
-// splitList returns the items of a list, trimmed, without empty ones: a comma or a line end may close it.
+// splitList returns the items of a list, trimmed, without empty ones: a comma or a line end may follow the last item.
 func splitList(list string) []string {
 	var items []string
 	for item := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == '\n' }) {
@@ -134,7 +135,7 @@ func splitList(list string) []string {
 	return items
 }
 
-// parseTarget reads one server. Its errors quote nothing that could be a password.
+// parseTarget reads one server. Its errors never quote a text that could be a password.
 func parseTarget(s string) (target, error) {
 	switch scheme, _, found := strings.Cut(s, "://"); {
 	case s == "":

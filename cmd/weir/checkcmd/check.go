@@ -1,4 +1,4 @@
-// Package checkcmd is weir check, which judges descriptor files and explains what a descriptor gets.
+// Package checkcmd has the command weir check, which checks descriptor files and explains how descriptors are matched.
 package checkcmd
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// Command judges descriptor files.
+// Command checks descriptor files.
 type Command struct {
 	Path    string   `arg:"" optional:"" placeholder:"DIR|FILE" help:"Directory of descriptor files, a file, or - for standard input. A file may hold Kubernetes manifests: a ConfigMap, or a rendered chart."`
 	Strict  bool     `help:"Treat warnings as errors."`
@@ -44,7 +44,7 @@ far as they are right.
 --explain, what becomes of each descriptor.`
 }
 
-// Run judges the files. Its error is a terminal.Exit: No if they are wrong, Failed if the question is.
+// Run checks the files. Its error is a terminal.Exit: No if they have errors, Failed if the arguments have.
 func (c *Command) Run(out terminal.Output) error {
 	if c.Path == "" {
 		return errors.New("name a directory of descriptor files, a file, or - for standard input: weir check DIR")
@@ -61,13 +61,13 @@ func (c *Command) Run(out terminal.Output) error {
 	} else {
 		err = c.printText(out, f)
 	}
-	if err == nil && !f.right() {
+	if err == nil && !f.valid() {
 		err = terminal.ExitNo
 	}
 	return err
 }
 
-// sourceName returns what messages call the path.
+// sourceName returns the name of the path in messages.
 func (c *Command) sourceName() string {
 	if c.Path == "-" {
 		return "<stdin>"
@@ -110,8 +110,8 @@ func (c *Command) printText(out terminal.Output, f *findings) error {
 	return nil
 }
 
-// Report prints problems and, if there are errors, how many the files of that name have. It reports whether there are
-// none, so that the configuration can be used.
+// Report prints problems and, if there are errors, their number. It reports whether there are no errors, so that the
+// configuration can be used.
 func Report(w io.Writer, name string, problems yaml.Problems) bool {
 	for _, p := range problems {
 		fmt.Fprintf(w, "%s: %v\n", severity(p), p)
@@ -161,7 +161,7 @@ func List(out io.Writer, config *descriptors.Config) error {
 	return err
 }
 
-// looseBounds says of which limits of a rule more than their number may be admitted in some window.
+// looseBounds describes the limits of a rule that may admit more hits than their number in some window.
 func looseBounds(r *descriptors.Rule) (text string) {
 	for i := range r.Limits {
 		if most, _ := r.Limits[i].Bound(r.Charge); most > r.Limits[i].Requests {
@@ -171,5 +171,5 @@ func looseBounds(r *descriptors.Rule) (text string) {
 	return text
 }
 
-// printablePath returns a rule's path, or a value of its history, as people read it.
+// printablePath returns a rule's path, or a value of its history, for people.
 func printablePath(path string) string { return descriptors.Printable(descriptors.ReadablePath(path)) }

@@ -18,8 +18,8 @@ import (
 
 const nothingRight = "The files of all domains have errors: every request is answered UNAVAILABLE."
 
-// printExplanations prints how each descriptor is matched, and all that its rule says; then what a request with all of
-// them gets.
+// printExplanations prints how each descriptor is matched, and its rule; then the result of a request with all
+// descriptors.
 func (c *Command) printExplanations(out io.Writer, f *findings) error {
 	all, err := c.explanations(f.config)
 	if err != nil {
@@ -45,11 +45,11 @@ func (c *Command) printExplanations(out io.Writer, f *findings) error {
 	return cmp.Or(t.Flush(), exit(all))
 }
 
-// explanations returns what --explain asks for: an explanation of each descriptor, or one alone if all get the same
-// answer, as no file of the domain is right. The domain is that asked for, or the only one there is.
+// explanations returns the explanations for --explain: one for each descriptor, or only one if all are the same, as no
+// file of the domain is valid. The domain is that of --domain, or the only one.
 func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Explanation, err error) {
 	if config == nil {
-		broken := descriptors.Match{Found: descriptors.BrokenDomain}
+		broken := descriptors.Match{Kind: descriptors.BrokenDomain}
 		return []descriptors.Explanation{{Domain: c.Domain, Match: broken, Reason: nothingRight}}, nil
 	}
 	names := slices.Concat(config.DomainNames(), config.BrokenNames())
@@ -70,9 +70,9 @@ func (c *Command) explanations(config *descriptors.Config) (all []descriptors.Ex
 	return all, nil
 }
 
-// exit returns what the command ends with once it has printed explanations: Failed if no file names the domain.
+// exit returns the command's exit after explanations: Failed if no file names the domain.
 func exit(all []descriptors.Explanation) error {
-	if all[0].Match.Found == descriptors.UnknownDomain {
+	if all[0].Match.Kind == descriptors.UnknownDomain {
 		return terminal.ExitFailed
 	}
 	return nil
@@ -86,7 +86,7 @@ func (t table) add(about, format string, args ...any) {
 	fmt.Fprintf(t, "%s\t%s\n", about, text)
 }
 
-// printRule prints all that the rule of an explanation says.
+// printRule prints the rule of an explanation with all its settings.
 func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	for i := range r.Limits {
@@ -117,7 +117,7 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	}
 	if r.Metadata != nil {
 		var text strings.Builder
-		_ = terminal.WriteJSON(&text, r.Metadata) // a rule has only what JSON has
+		_ = terminal.WriteJSON(&text, r.Metadata) // metadata are JSON values
 		t.add("metadata", "%s", strings.TrimSpace(text.String()))
 	}
 	if r.Values != nil {
@@ -125,7 +125,7 @@ func (f *findings) printRule(t table, e *descriptors.Explanation) {
 	}
 }
 
-// printCounting prints where the hits of a rule with limits count, and what decides while no store does.
+// printCounting prints the key of a rule with limits, and the failure policy.
 func (f *findings) printCounting(t table, e *descriptors.Explanation) {
 	r := e.Match.Rule
 	key := e.Match.AppendKey(nil, e.Domain, e.Descriptor)
@@ -144,7 +144,7 @@ func (f *findings) printCounting(t table, e *descriptors.Explanation) {
 	}
 }
 
-// describeLimit returns a limit with all that decides how it counts.
+// describeLimit describes a limit and how it counts.
 func describeLimit(r *descriptors.Rule, l *descriptors.Limit) string {
 	out := l.Describe()
 	if r.Charge.Always(l) {
@@ -164,8 +164,7 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// requestLines asks the limiter what each descriptor does for a request that has them all, then what is charged, and the
-// verdict.
+// requestLines describes a request with all descriptors: the effect of each, which are charged, and the verdict.
 func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) {
 	store := &trial{}
 	limiter := limit.New(store, limit.Options{}, hits.New(0))
@@ -174,7 +173,7 @@ func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) 
 	for i := range all {
 		call.AddDescriptor().Entries = all[i].Descriptor
 	}
-	_ = limiter.Decide(context.Background(), &call) // of a domain that is right it has no error
+	_ = limiter.Decide(context.Background(), &call) // no error for a valid domain
 	if call.TooLarge {
 		return []string{"verdict: too large, so nothing of it is counted; denied if a rule of its domain denies requests"}
 	}
@@ -219,7 +218,7 @@ func (f *findings) requestLines(all []descriptors.Explanation) (lines []string) 
 	return append(lines, "charged: "+charge, "verdict: "+verdict)
 }
 
-// trial is a store by which every limit is over. It keeps the checks that it is asked.
+// trial is a store that denies every check, and records the checks.
 type trial struct{ checks []backend.Check }
 
 // Decide implements backend.Counter.

@@ -10,7 +10,8 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// document is what --json prints. Fields may be added, none changes. Files are paths as given; a line of 0 is unknown.
+// document is the output of --json. Fields may be added, but never change. Files are paths as given; a line of 0 is
+// unknown.
 type document struct {
 	OK       bool              `json:"ok"`
 	Errors   int               `json:"errors"`
@@ -18,20 +19,20 @@ type document struct {
 	Problems []problemDocument `json:"problems"`
 	LeftOut  []string          `json:"left_out,omitempty"`
 	Domains  []domainDocument  `json:"domains"`
-	// Explanation is that of the first descriptor of --explain. If there are several, Explanations are those of all, and
-	// Request says what becomes of a request that has them.
+	// Explanation is that of the first descriptor of --explain. If there are several, Explanations has those of all, and
+	// Request describes a request with all of them.
 	Explanation  *explanationDocument   `json:"explanation,omitempty"`
 	Explanations []*explanationDocument `json:"explanations,omitempty"`
 	Request      []string               `json:"request,omitempty"`
 }
 
-// explanationDocument is what becomes of one descriptor.
+// explanationDocument explains the match of one descriptor.
 type explanationDocument struct {
 	Domain     string        `json:"domain"`
 	Descriptor []string      `json:"descriptor,omitempty"`
 	Reason     string        `json:"reason"`
 	Rule       *ruleDocument `json:"rule"`          // null if none applies
-	Key        string        `json:"key,omitempty"` // that it is counted under
+	Key        string        `json:"key,omitempty"` // key of its counter
 }
 
 type problemDocument struct {
@@ -51,7 +52,7 @@ type domainDocument struct {
 	Passes []placedPath   `json:"passes"`
 }
 
-// placedPath is a path, and where its descriptor stands.
+// placedPath is a path and the position of its descriptor.
 type placedPath struct {
 	Path     string `json:"path"`
 	Readable string `json:"readable"`
@@ -88,9 +89,9 @@ type limitDocument struct {
 	Bound      string  `json:"bound"`              // the same in words, why, and what may be denied too early
 }
 
-// printJSON prints all that was found, and the explanations that are asked for.
+// printJSON prints the findings, and the requested explanations.
 func (c *Command) printJSON(out io.Writer, f *findings) error {
-	d := document{OK: f.right(), Problems: []problemDocument{}, LeftOut: f.leftOut, Domains: []domainDocument{}}
+	d := document{OK: f.valid(), Problems: []problemDocument{}, LeftOut: f.leftOut, Domains: []domainDocument{}}
 	d.Errors, d.Warnings = count(f.problems)
 	for _, p := range f.problems {
 		d.Problems = append(d.Problems, problemDocument{File: cmp.Or(f.path(p.File), c.sourceName()), Line: p.Line, Part: p.Part,

@@ -8,10 +8,10 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// replacingRules are the rules that replace a limit, by its domain and name: a file may have 100,000.
+// replacingRules has the rules that replace a limit, by its domain and name. A file may have 100,000 of them.
 type replacingRules map[[2]string][]*descriptors.Rule
 
-// ineffective warns of each limit that denies nothing, as another of its rule covers it wherever it holds.
+// ineffective warns of each limit that never denies, as another limit of its rule covers it whenever it applies.
 func ineffective(config *descriptors.Config) (all yaml.Problems) {
 	replacing := make(replacingRules)
 	for _, r := range config.Rules() {
@@ -34,8 +34,8 @@ func ineffective(config *descriptors.Config) (all yaml.Problems) {
 	return all
 }
 
-// coverOf returns a limit that covers the i-th of its rule, nil for none. Of two that are alike the earlier one covers
-// the later. None covers a limit that holds without it in requests which match one of the replacing rules.
+// coverOf returns a limit of the rule that covers the i-th one, nil for none. Of two equal limits the earlier one
+// covers the later. A limit does not cover another one that applies without it in requests that match a replacing rule.
 func coverOf(r *descriptors.Rule, i int, replacing replacingRules) *descriptors.Limit {
 	l := &r.Limits[i]
 	for j := range r.Limits {

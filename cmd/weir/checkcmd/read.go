@@ -19,18 +19,18 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// findings are what was found in the files that the command is given.
+// findings are the results of checking the command's files.
 type findings struct {
-	config     *descriptors.Config // nil if no domain is right
+	config     *descriptors.Config // nil if no domain is valid
 	problems   yaml.Problems
-	leftOut    []string           // of manifests: a sentence for each part that weir would not read
-	onFailure  descriptors.Policy // that of rules which name none
-	dir        string             // the directory that the names of files are relative to; "" if they are paths already
-	unreadable bool               // nothing could be read: the only problem says why, and has no place
+	leftOut    []string           // a sentence for each part of manifests that weir would not read
+	onFailure  descriptors.Policy // policy of rules without one
+	dir        string             // directory that the names of files are relative to; "" if they are paths already
+	unreadable bool               // nothing could be read; the only problem says why, and has no position
 }
 
-// right reports whether the configuration can be used.
-func (f *findings) right() bool { return f.problems.Err() == nil }
+// valid reports whether the configuration can be used.
+func (f *findings) valid() bool { return f.problems.Err() == nil }
 
 // path returns the path of a file from the directory that the command runs in, as annotations need it.
 func (f *findings) path(file string) string {
@@ -40,7 +40,7 @@ func (f *findings) path(file string) string {
 	return filepath.ToSlash(filepath.Join(f.dir, file))
 }
 
-// read judges what the command is given. Its error is about the environment.
+// read checks the command's files. Its error is about the environment.
 func (c *Command) read(in io.Reader) (*findings, error) {
 	if c.Path == "-" {
 		return readFile(c.sourceName(), in)
@@ -59,7 +59,7 @@ func (c *Command) read(in io.Reader) (*findings, error) {
 	return readFile(c.Path, opened)
 }
 
-// unreadable returns the findings where nothing could be read; the text says why.
+// unreadable returns the findings if nothing could be read; the text says why.
 func unreadable(format string, args ...any) *findings {
 	return &findings{unreadable: true, problems: yaml.Problems{{Text: fmt.Sprintf(format, args...)}}}
 }
@@ -77,7 +77,7 @@ func readDir(dir string) (*findings, error) {
 	return &findings{config: loaded, problems: problems, onFailure: variables.OnFailure, dir: dir}, nil
 }
 
-// readFile judges a descriptor file, or those in manifests.
+// readFile checks a descriptor file, or those in manifests.
 func readFile(name string, in io.Reader) (*findings, error) {
 	data, err := file.ReadAll(in)
 	if err != nil {

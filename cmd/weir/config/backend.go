@@ -17,11 +17,11 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// noSlidingLog says why no limit can be a sliding_log with BACKEND_TYPE=memcache.
+// noSlidingLog is the error for a limit with algorithm sliding_log with BACKEND_TYPE=memcache.
 const noSlidingLog = "memcached cannot count a sliding_log, of which each check would read and write every instant: " +
 	"use sliding_window, which is exact to its precision"
 
-// backend returns where to count: what BACKEND_TYPE says or, where it says nothing, where variables name servers.
+// backend returns BACKEND_TYPE or, if it is not set, the type of the store whose servers the variables name.
 func (e Environment) backend() string {
 	perSecond, _ := strconv.ParseBool(e["REDIS_PERSECOND"])
 	switch {
@@ -35,7 +35,7 @@ func (e Environment) backend() string {
 	return "memory"
 }
 
-// checkBackend checks the variables of the servers that count.
+// checkBackend checks the variables of the store.
 func (s *Settings) checkBackend() error {
 	switch s.BackendType {
 	case "redis":
@@ -47,7 +47,7 @@ func (s *Settings) checkBackend() error {
 	return require(s.BackendType == "memory", "BACKEND_TYPE", s.BackendType, "use memory, redis or memcache")
 }
 
-// check returns an error that names the variable at fault, which begins with prefix.
+// check returns an error that names the invalid variable, which begins with prefix.
 func (s *Redis) check(prefix string) error {
 	if s.URL == "" && s.URLFile == "" {
 		return fmt.Errorf("environment variable %s_URL or %[1]s_URL_FILE must say where Redis is", prefix)
@@ -68,8 +68,8 @@ func (s *Settings) checkRedis() error {
 	return err
 }
 
-// RedisConfig returns how one of the Redis is reached. Its error names the variables and the file at fault; what is
-// wrong with files of TLS later is logged.
+// RedisConfig returns the configuration of one of the Redis. Its error names the variables and the invalid file. Later
+// errors of TLS files are logged.
 func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, error) {
 	both := &s.BothRedis
 	secure, err := both.TLSFiles.connections("REDIS", one.TLSServerName, log)
@@ -84,13 +84,13 @@ func (s *Settings) RedisConfig(one *Redis, log *slog.Logger) (topology.Config, e
 	}, err
 }
 
-// maxMemcachedConns bounds the connections to a server. Each sends all that waits for it at once, so fewer connections
-// cost memcached less CPU.
+// maxMemcachedConns bounds the connections to a server. Each connection sends all waiting checks at once, so fewer
+// connections cost memcached less CPU.
 const maxMemcachedConns = 4
 
 var srvRecord = regexp.MustCompile(`^_.+?\._.+?\..+$`)
 
-// check returns an error that names the variable at fault.
+// check returns an error that names the invalid variable.
 func (m *Memcache) check() error {
 	switch {
 	case len(m.HostPort) == 0 && m.SRV == "":
@@ -112,8 +112,8 @@ func (m *Memcache) check() error {
 	)
 }
 
-// MemcachedConfig returns how memcached is reached. Its error names the variables and the file at fault; what is wrong
-// with files of TLS later is logged.
+// MemcachedConfig returns the configuration of memcached. Its error names the variables and the invalid file. Later
+// errors of TLS files are logged.
 func (s *Settings) MemcachedConfig(log *slog.Logger) (c memcached.Config, err error) {
 	m := &s.Memcache
 	c = memcached.Config{Servers: m.HostPort, SRV: m.SRV, Refresh: m.SRVRefresh, Timeout: m.Timeout,
@@ -124,8 +124,8 @@ func (s *Settings) MemcachedConfig(log *slog.Logger) (c memcached.Config, err er
 	return c, err
 }
 
-// connections returns the TLS of connections to a store whose variables begin with prefix, to servers of a name. Its
-// error names the variables and the file at fault; what is wrong with the files later is logged.
+// connections returns the TLS configuration of connections to a store whose variables begin with prefix, to servers of
+// a name. Its error names the variables and the invalid file. Later errors of the files are logged.
 func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *tls.Config, error) {
 	next, err := certs.Connections(certs.Files{Cert: t.ClientCert, Key: t.ClientKey, CA: t.CACert, SAN: name}, t.SkipHostnameVerification, log)
 	if err != nil {
@@ -134,12 +134,12 @@ func (t *ClientTLS) connections(prefix, name string, log *slog.Logger) (func() *
 	return next, err
 }
 
-// CanLease reports whether the store grants leases: one Redis does, neither two of them nor memcached.
+// CanLease reports whether the store grants leases: a single Redis does, two of them and memcached do not.
 func (s *Settings) CanLease() bool {
 	return s.BackendType == "redis" && !s.BothRedis.UsePerSecond
 }
 
-// RatelimitKeys returns how long keys of envoyproxy/ratelimit last, and what a month is.
+// RatelimitKeys returns the configuration of envoyproxy/ratelimit's keys.
 func (s *Settings) RatelimitKeys() ratelimit.Keys {
 	return ratelimit.Keys{Jitter: s.ExpireJitter, CalendarMonths: s.CalendarMonths}
 }

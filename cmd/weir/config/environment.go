@@ -15,13 +15,13 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// Environment is the variables of a process by their names.
+// Environment has the variables of a process by their names.
 type Environment map[string]string
 
 // Process returns the environment of this process.
 func Process() Environment { return Of(os.Environ()...) }
 
-// Of returns an environment of variables NAME=VALUE.
+// Of returns an environment of variables, each as NAME=VALUE.
 func Of(variables ...string) Environment {
 	e := make(Environment)
 	for _, variable := range variables {
@@ -31,7 +31,7 @@ func Of(variables ...string) Environment {
 	return e
 }
 
-// fill fills a struct by its tags. Its error names the variable, and says what to set it to.
+// fill fills a struct by its tags. Its error names the invalid variable and the remedy.
 func (e Environment) fill(into any) error {
 	restore := e.export()
 	defer restore()
@@ -59,7 +59,7 @@ func (e Environment) fill(into any) error {
 	return unreadable
 }
 
-// list are texts, separated by commas.
+// list is a list of texts, separated by commas.
 type list []string
 
 // Decode reads a list.
@@ -71,10 +71,10 @@ func (l *list) Decode(value string) error {
 	return nil
 }
 
-// pairs are key:value, separated by commas.
+// pairs is a list of key:value, separated by commas.
 type pairs map[string]string
 
-// Decode reads pairs. The value is what follows the first colon.
+// Decode reads pairs. The first colon separates key and value.
 func (p *pairs) Decode(value string) error {
 	*p = make(pairs)
 	for item := range strings.SplitSeq(value, ",") {
@@ -87,23 +87,23 @@ func (p *pairs) Decode(value string) error {
 	return nil
 }
 
-// exported is held while an Environment is that of the process: envconfig reads no other.
-var exported sync.Mutex
+// exportMu is held while an Environment is the environment of the process, as envconfig reads no other.
+var exportMu sync.Mutex
 
-// mayBeEmpty reports whether an empty value of a variable has a meaning of its own.
+// mayBeEmpty reports whether an empty value of a variable differs from an unset variable.
 func mayBeEmpty(name string) bool {
 	return name == "DATA_DIR" || name == "RUNTIME_APPDIRECTORY" || strings.HasSuffix(name, "_HEADER")
 }
 
-// export makes the variables that weir reads in the process what they are in e, and returns what takes that back. An
-// empty value counts as unset, unless it may be empty.
+// export sets the variables that weir reads in the process to their values in e, and returns a function that restores
+// them. It unsets variables with an empty value, unless they may be empty.
 func (e Environment) export() (restore func()) {
-	exported.Lock()
+	exportMu.Lock()
 	names, before := Names(), Process()
 	set := func(from Environment, keepsEmpty func(name string) bool) {
 		for _, name := range names {
 			if value, is := from[name]; value != "" || is && keepsEmpty(name) {
-				_ = os.Setenv(name, value) // its errors are about names, which are weir's
+				_ = os.Setenv(name, value) // fails only for invalid names
 			} else {
 				_ = os.Unsetenv(name)
 			}
@@ -112,26 +112,26 @@ func (e Environment) export() (restore func()) {
 	set(e, mayBeEmpty)
 	return func() {
 		set(before, func(string) bool { return true })
-		exported.Unlock()
+		exportMu.Unlock()
 	}
 }
 
-// Names returns the variables that weir reads; those that USE_DOG_STATSD_MOGRIFIERS names are beside them.
+// Names returns the names of the variables that weir reads, without those of mogrifiers.
 func Names() []string {
 	var names strings.Builder
 	_ = envconfig.Usagef("", new(Variables), &names, "{{range .}}{{usage_key .}} {{end}}") // the template is right
 	return strings.Fields(names.String())
 }
 
-// require returns nil if a variable's value is right, or else an error with what to use.
-func require(right bool, variable string, value any, use string) error {
-	if right {
+// require returns nil if a variable is valid, else an error with its value and the valid ones.
+func require(valid bool, variable string, value any, use string) error {
+	if valid {
 		return nil
 	}
 	return wrongValue(variable, value, use)
 }
 
-// wrongValue returns the error of a variable's value, with what to use.
+// wrongValue returns the error of an invalid value, with the valid ones.
 func wrongValue(variable string, value any, use string) *WrongValue {
 	if text, isText := value.(string); isText {
 		value = strconv.Quote(text)
@@ -142,29 +142,29 @@ func wrongValue(variable string, value any, use string) *WrongValue {
 	return &WrongValue{Variable: variable, problem: fmt.Sprintf("%v: %s", value, use)}
 }
 
-// WrongValue is a variable that cannot have the value that it has.
+// WrongValue is the error of a variable with an invalid value.
 type WrongValue struct {
 	Variable   string
-	Unreadable bool // the value is not of the kind that it should be: a word instead of a number
+	Unreadable bool // the value cannot be parsed, such as a word instead of a number
 	problem    string
 }
 
-// Error names the variable, its value and what to use.
+// Error names the variable, its value and the valid ones.
 func (w *WrongValue) Error() string { return "environment variable " + w.Variable + "=" + w.problem }
 
-// notNegative refuses a number or a duration below 0.
+// notNegative returns an error for a number or a duration below 0.
 func notNegative[N ~int | ~int64](variable string, value N) error {
 	return require(value >= 0, variable, value, "it cannot be negative")
 }
 
 type group struct{ names, why string }
 
-// endpoints have no effect while nothing is sent there.
+// endpoints are variables without an effect while nothing is sent there.
 var endpoints = group{"OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_TRACES_ENDPOINT OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
 	"neither TRACING_ENABLED nor OTEL_METRICS_EXPORTER=otlp is set"}
 
-// ineffective are the variables that weir does not read, by what their names begin with: those of envoyproxy/ratelimit,
-// and what others call the address and credentials of a store.
+// ineffective has the prefixes of variables that weir does not read: those of envoyproxy/ratelimit, and other programs'
+// names for the address and credentials of a store.
 var ineffective = []group{
 	{"OTEL_TRACES_EXPORTER OTEL_TRACES_SAMPLER", "TRACING_ENABLED and TRACING_SAMPLING_RATE say what is sent"},
 	{"OTEL_PROPAGATORS", "traceparent and B3 are always read"},
@@ -179,7 +179,8 @@ var ineffective = []group{
 	{"MEMCACHED_", "variables of memcached begin with MEMCACHE_"},
 }
 
-// WarnOfIneffective logs which of them are set, and why weir does not read them, and which it does not know. It shows no value: some are secrets.
+// WarnOfIneffective logs the names of variables that are set but have no effect, with the reasons, and of unknown ones.
+// It does not log values, as some are secrets.
 func (e Environment) WarnOfIneffective(log *slog.Logger) {
 	var all []string
 	groups := ineffective
@@ -199,7 +200,7 @@ func (e Environment) WarnOfIneffective(log *slog.Logger) {
 		}
 	}
 	for _, name := range e.unread() {
-		all = append(all, fmt.Sprintf("%s (weir has no such variable; the nearest is %s)", name, nearest(strings.TrimPrefix(name, own), Names())))
+		all = append(all, fmt.Sprintf("%s (weir has no such variable; the nearest is %s)", name, nearest(strings.TrimPrefix(name, weirPrefix), Names())))
 	}
 	if len(all) > 0 {
 		log.Warn("environment variables have no effect", "variables", strings.Join(all, "; "))

@@ -10,9 +10,10 @@ import (
 	"github.com/weirproxy/weir/backend/history/redishistory"
 )
 
-// check returns an error that names the variable at fault. A flush interval of more than a minute would blur minutes.
+// check returns an error that names the invalid variable. A flush interval of more than a minute would mix hits of
+// several minutes.
 func (s *History) check() error {
-	keep := s.Keep()
+	keep := s.RetentionByTier()
 	err := keep.Check()
 	if err != nil {
 		err = fmt.Errorf("environment variables HISTORY_KEEP_MINUTES, HISTORY_KEEP_5_MINUTES, HISTORY_KEEP_HOURS, "+
@@ -29,15 +30,15 @@ func (s *History) check() error {
 		err)
 }
 
-// Keep returns how long, and in how many points, the history keeps what it counted.
-func (s *History) Keep() history.Keep {
-	return history.Keep{
+// RetentionByTier returns how long the history keeps buckets of each tier, and how many points of a series.
+func (s *History) RetentionByTier() history.Retention {
+	return history.Retention{
 		Ages:      [history.Tiers]time.Duration{s.KeepMinutes, s.KeepFiveMinutes, s.KeepHours, s.Retention},
 		MaxPoints: s.MaxPoints,
 	}
 }
 
-// HistoryVariable returns the variable that names a Redis for the history alone, "" if none does.
+// HistoryVariable returns the name of the variable with a separate Redis for the history, "" if none is set.
 func (s *Settings) HistoryVariable() string {
 	switch {
 	case s.HistoryURLFile != "":
@@ -48,12 +49,12 @@ func (s *Settings) HistoryVariable() string {
 	return ""
 }
 
-// HistoryInRedis reports whether the history is in Redis: its own, or that of the counters.
+// HistoryInRedis reports whether the history is in Redis: a separate one, or that of the counters.
 func (s *Settings) HistoryInRedis() bool {
 	return s.HistoryVariable() != "" || s.BackendType == "redis" && !(s.HistoryInDataDir && s.DataDir != "")
 }
 
-// HistoryRemedy says what to set so that a history is kept, and where it is then.
+// HistoryRemedy returns which variable to set for a history, and where the history then is.
 func (s *Settings) HistoryRemedy() string {
 	switch variable := s.HistoryVariable(); {
 	case variable != "":
@@ -66,18 +67,18 @@ func (s *Settings) HistoryRemedy() string {
 	return "set HISTORY=true to keep one in memory until the process ends (in a file: DATA_DIR as well)"
 }
 
-// RedisHistory returns how the history in Redis is opened: as the counters are, but for its own URL if it has one. Its
-// error is that of RedisConfig.
+// RedisHistory returns the configuration of the history in Redis: that of the counters, but with the history's URL if
+// there is one. Its error is that of RedisConfig.
 func (s *Settings) RedisHistory(log *slog.Logger) (redishistory.Config, error) {
 	servers, err := s.RedisConfig(&s.Redis, log)
-	c := redishistory.Config{Redis: servers, Keep: s.History.Keep()}
+	c := redishistory.Config{Redis: servers, Retention: s.History.RetentionByTier()}
 	if s.HistoryVariable() != "" {
 		c.Redis.URL, c.Redis.URLFile = s.HistoryURL, s.HistoryURLFile
 	}
 	return c, err
 }
 
-// Downsamples reports whether weir serve downsamples: a store that replicas share is better left to one job.
+// Downsamples reports whether weir serve downsamples. For a store that replicas share, one job should do it instead.
 func (s *Settings) Downsamples() bool {
 	if s.History.Downsample != nil {
 		return *s.History.Downsample

@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/server/connlimit"
 )
 
-// Server returns where weir listens, and how it drains.
+// Server returns the configuration of the ports and of draining.
 func (s *Settings) Server() server.Config {
 	grpc := address(s.GRPCHost, s.GRPCPort)
 	if s.GRPCUnix != "" {
@@ -43,12 +43,13 @@ func address(host string, port uint16) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(int(port)))
 }
 
-// checkAge refuses ages of connections so short that the gRPC library panics, as a tenth of them rounds to 0.
+// checkAge returns an error for an age of connections so short that the gRPC library panics, as a tenth of it rounds to
+// 0.
 func checkAge(variable string, age time.Duration) error {
 	return require(age == 0 || age >= time.Millisecond, variable, age, "use 0 for no bound, or at least 1ms")
 }
 
-// checkTLS refuses a gRPC port that is meant to be closed and would be open.
+// checkTLS returns an error for a gRPC port that is meant to require TLS but would not.
 func (s *Settings) checkTLS() error {
 	return cmp.Or(
 		require(!s.ServerTLS || s.ServerCert != "" && s.ServerKey != "", "GRPC_SERVER_USE_TLS", s.ServerTLS,
@@ -60,8 +61,8 @@ func (s *Settings) checkTLS() error {
 	)
 }
 
-// GRPCTLS returns the TLS of the gRPC port, nil for none. Its error names the variables and the file at fault; what is
-// wrong with the files later is logged.
+// GRPCTLS returns the TLS configuration of the gRPC port, nil for none. Its error names the variables and the invalid
+// file. Later errors of the files are logged.
 func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 	if !s.ServerTLS {
 		return nil, nil
@@ -73,7 +74,7 @@ func (s *Settings) GRPCTLS(log *slog.Logger) (*tls.Config, error) {
 	return config, err
 }
 
-// Access returns who may request what from the admin port. Refused tokens are logged.
+// Access returns the access rules of the admin port.
 func (s *Settings) Access(log *slog.Logger) *admin.Access {
 	access := &admin.Access{TokenFile: s.TokenFile, ReadFile: s.ReadTokenFile, Host: s.DebugHost, Log: log}
 	for _, host := range s.AdminHosts {
@@ -82,12 +83,13 @@ func (s *Settings) Access(log *slog.Logger) *admin.Access {
 	return access
 }
 
-// AdminAddress returns HOST:PORT where this machine reaches the admin port of a weir serve that has the same environment:
-// 127.0.0.1:6070 unless DEBUG_HOST or DEBUG_PORT say otherwise. Where it listens everywhere, that is the loopback address.
+// AdminAddress returns the HOST:PORT at which this machine reaches the admin port of a weir serve with the same
+// environment, by DEBUG_HOST and DEBUG_PORT: 127.0.0.1:6070 by default, and the loopback address if it listens on all
+// addresses.
 func AdminAddress() string { return reachable("DEBUG_HOST", "DEBUG_PORT", "6070") }
 
-// GRPCAddress returns where this machine reaches the gRPC port likewise: 127.0.0.1:8081 unless GRPC_HOST or GRPC_PORT say
-// otherwise, or unix: and the path of GRPC_UDS.
+// GRPCAddress returns the address of the gRPC port likewise, by GRPC_HOST and GRPC_PORT: 127.0.0.1:8081 by default; or
+// unix: and the path of GRPC_UDS.
 func GRPCAddress() string {
 	if path := os.Getenv("GRPC_UDS"); path != "" {
 		return "unix:" + path
@@ -95,8 +97,8 @@ func GRPCAddress() string {
 	return reachable("GRPC_HOST", "GRPC_PORT", "8081")
 }
 
-// reachable returns the address that two variables name, with the loopback address for a host that stands for all
-// addresses. It checks neither.
+// reachable returns the address in two variables, with the loopback address if the host means all addresses. It does
+// not check them.
 func reachable(hostVariable, portVariable, usualPort string) string {
 	host := strings.Trim(os.Getenv(hostVariable), "[]")
 	switch host {

@@ -1,4 +1,4 @@
-// Package config reads weir's environment, and makes of it the configurations of its parts.
+// Package config reads weir's environment, and makes the configurations of its parts from it.
 package config
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/weirproxy/weir/server/rls"
 )
 
-// Settings are what the environment says.
+// Settings are the settings in the environment.
 type Settings struct {
 	Variables
 	Compatibility
@@ -26,21 +26,21 @@ type Settings struct {
 	mogrifiers []statsd.Mogrifier
 }
 
-// Compatibility says what weir does otherwise in the place of another program. The zero value is weir itself.
+// Compatibility changes weir's behavior so that it can replace another program. The zero value changes nothing.
 type Compatibility struct {
-	StartLevel slog.Level                          // of log lines about a start at which nothing is wrong
-	RenameLogs func([]string, slog.Attr) slog.Attr // slog's ReplaceAttr; nil keeps its names
-	Ports      server.Config                       // what no variable says of the ports
+	StartLevel slog.Level                          // level of log lines about a successful start
+	RenameLogs func([]string, slog.Attr) slog.Attr // ReplaceAttr of slog; nil for none
+	Ports      server.Config                       // settings of the ports that have no variables
 
 	HealthByStore          bool // [server.HealthRules.ByStore]
-	FilesByPrefix          bool // [Settings.ConfigFiles] are those whose names have a prefix
-	EmptyConfig            bool // no files at all are a configuration, under which every request is OK
-	HistoryInDataDir       bool // where DATA_DIR is set, rather than in the Redis of the counters
-	AlwaysCountAsRatelimit bool // as that program counts, also where no sink reads it
-	OptionalSinks          bool // statistics that Prometheus cannot have do not end the process
+	FilesByPrefix          bool // [Settings.ConfigFiles] returns a prefix
+	EmptyConfig            bool // a directory without files is a configuration, under which every request is OK
+	HistoryInDataDir       bool // the history is in DATA_DIR, if set, rather than in the Redis of the counters
+	AlwaysCountAsRatelimit bool // count as that program does, even without a sink
+	OptionalSinks          bool // a failure to serve statistics for Prometheus does not end the process
 }
 
-// Read reads an environment. Its error names the variable and what it may hold; LOG_FORMAT is right then, too.
+// Read reads an environment. Its error names the variable and its valid values. LogsJSON is valid even after an error.
 func Read(e Environment) (Settings, error) {
 	s := Settings{Variables: Variables{LogFormat: e["LOG_FORMAT"]}}
 	if err := e.fill(&s.Variables); err != nil {
@@ -50,7 +50,7 @@ func Read(e Environment) (Settings, error) {
 	return s, cmp.Or(s.check(), s.readMogrifiers(e))
 }
 
-// check returns an error that names the first variable at fault.
+// check returns an error that names the first invalid variable.
 func (s *Settings) check() error {
 	return cmp.Or(
 		s.checkBackend(),
@@ -88,12 +88,12 @@ func (s *Settings) check() error {
 	)
 }
 
-// checkHeader refuses the name of a header that no HTTP message can hold.
+// checkHeader returns an error if the name of a header is not valid in HTTP.
 func checkHeader(variable, name string) error {
 	return require(name == "" || httpguts.ValidHeaderFieldName(name), variable, name, "use the name of an HTTP header")
 }
 
-// Limits returns how requests are decided, whatever their rules.
+// Limits returns the options of the limiter.
 func (s *Settings) Limits() limit.Options {
 	return limit.Options{
 		Algorithm: s.Algorithm, Shadow: s.ShadowMode, Quota: s.QuotaMode, RefundOthers: s.RefundOthers,
@@ -101,7 +101,7 @@ func (s *Settings) Limits() limit.Options {
 	}
 }
 
-// Answers returns what answers hold beside the verdict.
+// Answers returns the options of answers.
 func (s *Settings) Answers() rls.Options {
 	o := rls.Options{DynamicMetadata: s.DynamicMetadata, DeniedMetadata: s.DenialMetadata,
 		Headers: rls.Headers{RetryAfter: s.RetryAfter}}
@@ -115,7 +115,7 @@ func (s *Settings) Answers() rls.Options {
 	return o
 }
 
-// Logger returns a logger that writes as LOG_LEVEL and LOG_FORMAT say.
+// Logger returns a logger with LOG_LEVEL and LOG_FORMAT.
 func (s *Settings) Logger(to io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.Level(s.LogLevel), ReplaceAttr: s.RenameLogs}
 	if s.LogsJSON() {
@@ -124,12 +124,12 @@ func (s *Settings) Logger(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, options))
 }
 
-// LogsJSON reports whether each line of the log is an object in JSON. It holds after an error of Read too.
+// LogsJSON reports whether each line of the log is a JSON object.
 func (s *Settings) LogsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
 
 type logLevel slog.Level
 
-// Decode reads a level by the names that envoyproxy/ratelimit has for it, in any case.
+// Decode reads a level by its name in envoyproxy/ratelimit, in any case.
 func (l *logLevel) Decode(value string) error {
 	level, known := map[string]slog.Level{
 		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,

@@ -14,16 +14,16 @@ import (
 	"github.com/weirproxy/weir/descriptors/yaml"
 )
 
-// What CONFIG_TYPE may be, in upper or lower case. An empty one means files.
+// The values of CONFIG_TYPE, in upper or lower case. An empty one means files.
 const (
 	typeFiles = "FILE"
 	typeXDS   = "GRPC_XDS_SOTW"
 )
 
-// FromXDS reports whether the configuration comes from a server, instead of from files.
+// FromXDS reports whether the configuration comes from an xDS server instead of files.
 func (s *Settings) FromXDS() bool { return strings.EqualFold(s.ConfigType, typeXDS) }
 
-// checkSource refuses a source of configuration that cannot be used.
+// checkSource returns an error if the source of the configuration cannot be used.
 func (s *Settings) checkSource() error {
 	return cmp.Or(
 		require(s.FromXDS() || s.ConfigType == "" || strings.EqualFold(s.ConfigType, typeFiles), "CONFIG_TYPE",
@@ -35,8 +35,8 @@ func (s *Settings) checkSource() error {
 	)
 }
 
-// XDS returns how the server of the configuration is reached. Its error names the variables of the certificate and the
-// file at fault; what goes wrong later is logged.
+// XDS returns the configuration of the xDS client. Its error names the variables of the certificate and the invalid
+// file. Later errors are logged.
 func (s *Settings) XDS(log *slog.Logger) (c xds.Config, err error) {
 	c = xds.Config{
 		Server: s.XDSServer, Node: s.XDSNode, Metadata: make(map[string]string), Headers: s.XDSHeaders, MaxMessage: s.XDSMaxMessage,
@@ -51,7 +51,7 @@ func (s *Settings) XDS(log *slog.Logger) (c xds.Config, err error) {
 		if found {
 			c.Metadata[key] = value
 		} else if entry != "" {
-			log.Warn("an entry has no effect: write key=value", "variable", "CONFIG_GRPC_XDS_NODE_METADATA", "entry", i+1)
+			log.Warn("an entry has no effect", "variable", "CONFIG_GRPC_XDS_NODE_METADATA", "entry", i+1, "remedy", "write key=value")
 		}
 	}
 	if !s.XDSServerTLS {
@@ -59,7 +59,7 @@ func (s *Settings) XDS(log *slog.Logger) (c xds.Config, err error) {
 	}
 	san := s.XDSServerSAN
 	if host, _, err := net.SplitHostPort(s.XDSServer); san == "" && err == nil && net.ParseIP(host) != nil {
-		san = host // which is no name to the TLS library
+		san = host
 	}
 	c.TLS, err = certs.Client(certs.Files{Cert: s.XDSClientCert, Key: s.XDSClientKey, CA: s.XDSServerCA, SAN: san}, log)
 	if err != nil {
@@ -69,8 +69,7 @@ func (s *Settings) XDS(log *slog.Logger) (c xds.Config, err error) {
 	return c, err
 }
 
-// ConfigFiles returns the directory of the descriptor files, and the prefix of those that are read: of their paths
-// below it, with dots for slashes.
+// ConfigFiles returns the directory of the descriptor files, and the prefix of their names; see file.Dir.Prefix.
 func (s *Settings) ConfigFiles() (dir, prefix string) {
 	dir = filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory)
 	if s.FilesByPrefix {
@@ -79,14 +78,14 @@ func (s *Settings) ConfigFiles() (dir, prefix string) {
 	return filepath.Join(dir, s.RuntimeAppdirectory), ""
 }
 
-// ReadFiles reads the variables of Files alone, for a tool that only reads descriptor files. It judges no others.
+// ReadFiles reads and checks only the variables of Files, for a tool that only reads descriptor files.
 func ReadFiles(e Environment) (f Files, err error) {
 	err = e.fill(&f)
 	f.BackendType = e.backend()
 	return f, err
 }
 
-// Options returns how a tool, which counts nothing, reads descriptor files.
+// Options returns the options of descriptor files for a tool, which does not count.
 func (f *Files) Options() yaml.Options {
 	o := yaml.Options{Algorithm: f.Algorithm, Keys: descriptors.Keys{Format: f.KeyFormat}, Merge: f.MergeDomains,
 		Lenient: f.Lenient}
@@ -96,14 +95,14 @@ func (f *Files) Options() yaml.Options {
 	return o
 }
 
-// Rules returns how weir serve reads descriptor files.
+// Rules returns the options of descriptor files for weir serve.
 func (s *Settings) Rules() yaml.Options {
 	o := s.Files.Options()
 	o.Keys = s.Keys()
 	return o
 }
 
-// Keys returns how the keys of counters are written. In memory nobody else reads them.
+// Keys returns the configuration of the keys of counters. In memory no other program reads them.
 func (s *Settings) Keys() descriptors.Keys {
 	k := descriptors.Keys{Format: s.KeyFormat, Prefix: s.KeyPrefix}
 	if s.BackendType == "memory" {

@@ -17,7 +17,7 @@ import (
 	"github.com/weirproxy/weir/server/ratelimit/statsd"
 )
 
-// check returns an error that names the first variable at fault.
+// check returns an error that names the first invalid variable.
 func (s *Statistics) check() error {
 	if !s.anySink() {
 		return nil
@@ -31,12 +31,12 @@ func (s *Statistics) check() error {
 	)
 }
 
-// anySink reports whether the statistics go anywhere.
+// anySink reports whether there is a sink for the statistics.
 func (s *Statistics) anySink() bool {
 	return !s.DisableStats && (s.UseStatsd || s.UseDogStatsd || s.UsePrometheus)
 }
 
-// CountsAsRatelimit reports whether hits are counted as envoyproxy/ratelimit does, too: for a sink, or for /stats.
+// CountsAsRatelimit reports whether hits are also counted as in envoyproxy/ratelimit: for a sink, or for /stats.
 func (s *Settings) CountsAsRatelimit() bool {
 	return !s.DisableStats && (s.AlwaysCountAsRatelimit || s.anySink())
 }
@@ -46,7 +46,7 @@ var statsdNetworks = []string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}
 // network returns STATSD_PROTOCOL, which may be in upper case.
 func (s *Statistics) network() string { return strings.ToLower(s.StatsdProtocol) }
 
-// StatsdSinks returns where and how statistics are sent: to statsd, DogStatsD, both or neither.
+// StatsdSinks returns the configurations of the sinks: statsd, DogStatsD, both or none.
 func (s *Settings) StatsdSinks() []statsd.Config {
 	if s.DisableStats {
 		return nil
@@ -66,7 +66,7 @@ func (s *Settings) StatsdSinks() []statsd.Config {
 	return all
 }
 
-// dogTags returns the tags of everything that is sent to DogStatsD, those that its own clients know among them.
+// dogTags returns the tags of all statistics for DogStatsD, including those of the DD_ variables.
 func (s *Statistics) dogTags() (tags []string) {
 	for _, of := range []struct{ key, value string }{
 		{"env", s.DogEnv}, {"service", s.DogService}, {"version", s.DogVersion}, {"dd.internal.entity_id", s.DogEntityID},
@@ -81,7 +81,7 @@ func (s *Statistics) dogTags() (tags []string) {
 	return tags
 }
 
-// readMogrifiers reads the variables of those that USE_DOG_STATSD_MOGRIFIERS names.
+// readMogrifiers reads the variables of the mogrifiers that USE_DOG_STATSD_MOGRIFIERS names.
 func (s *Settings) readMogrifiers(e Environment) error {
 	if !s.UseDogStatsd || s.DogStatsdPatterns == "" {
 		return nil
@@ -110,14 +110,15 @@ func (s *Settings) readMogrifiers(e Environment) error {
 	return nil
 }
 
-// PrometheusMapping returns the mapping by which statistics are shown to Prometheus: that of the file, if it is there.
+// PrometheusMapping returns the mapping of statistics for Prometheus from PROMETHEUS_MAPPER_YAML, "" if there is no
+// such file.
 func (s *Statistics) PrometheusMapping(log *slog.Logger) (string, error) {
 	if s.PrometheusMapper == "" {
 		return ratelimit.DefaultMapping(s.PrometheusMilliseconds), nil
 	}
 	text, err := regular.ReadFile(s.PrometheusMapper)
 	if errors.Is(err, fs.ErrNotExist) {
-		log.Warn("PROMETHEUS_MAPPER_YAML names no file: the default mapping holds", "file", s.PrometheusMapper)
+		log.Warn("PROMETHEUS_MAPPER_YAML names no file", "file", s.PrometheusMapper, "effect", "the default mapping is used")
 		return ratelimit.DefaultMapping(s.PrometheusMilliseconds), nil
 	}
 	if err != nil {

@@ -25,14 +25,14 @@ func TestStatsdSinksFollowTheEnvironment(t *testing.T) {
 		{both, "tcp [::1]:9125 ratelimit.x.__team=a;udp [::1]:9125 rl|#env:prod,service:rl,version:1,dd.internal.entity_id:pod,team:a,rest:x;", true},
 		{"USE_PROMETHEUS=true", "", true},
 	} {
-		set := mustRead(t, tc.environment)
+		settings := mustRead(t, tc.environment)
 		got := ""
-		for _, c := range set.StatsdSinks() {
+		for _, c := range settings.StatsdSinks() {
 			begin, end := c.Format("ratelimit.x")
 			got += c.Network + " " + c.Address + " " + begin + end + ";"
 		}
-		if got != tc.want || set.CountsAsRatelimit() != tc.keeps {
-			t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, set.CountsAsRatelimit(), tc.want, tc.keeps)
+		if got != tc.want || settings.CountsAsRatelimit() != tc.keeps {
+			t.Errorf("with %s they go to %q, and are counted: %v; want %q, %v", tc.environment, got, settings.CountsAsRatelimit(), tc.want, tc.keeps)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (s *Telemetry) TracesByGRPC() bool {
 // HitsByGRPC reports whether totals of hits go by gRPC rather than by HTTP.
 func (s *Telemetry) HitsByGRPC() bool { return cmp.Or(s.MetricsProtocol, s.Protocol) == "grpc" }
 
-// check returns an error that names the first variable at fault.
+// check returns an error that names the first invalid variable.
 func (s *Telemetry) check() error {
 	for exporter := range strings.SplitSeq(s.MetricsExporter, ",") {
 		if exporter != "otlp" && exporter != "none" {
@@ -53,8 +53,9 @@ func (s *Telemetry) check() error {
 	)
 }
 
-// Resource returns what spans, totals and log lines say of this process. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME,
-// which hold what Kubernetes knows of the pod, go before what weir makes up, and TRACING_SERVICE_* before these.
+// Resource returns the attributes of this process in spans, totals and log lines. OTEL_RESOURCE_ATTRIBUTES and
+// OTEL_SERVICE_NAME, in which Kubernetes describes the pod, take precedence over weir's defaults, and TRACING_SERVICE_*
+// over these.
 func (s *Telemetry) Resource(version string, log *slog.Logger) *resource.Resource {
 	var given []attribute.KeyValue
 	for key, value := range map[attribute.Key]string{semconv.ServiceNameKey: s.ServiceName,
@@ -67,7 +68,7 @@ func (s *Telemetry) Resource(version string, log *slog.Logger) *resource.Resourc
 		resource.WithAttributes(semconv.ServiceName("weir"), semconv.ServiceInstanceID(uuid.NewString())),
 		resource.WithFromEnv(), resource.WithAttributes(append(given, semconv.ServiceVersion(version))...))
 	if err != nil {
-		log.Warn("OTEL_RESOURCE_ATTRIBUTES is wrong in part", "error", err)
+		log.Warn("OTEL_RESOURCE_ATTRIBUTES is partly invalid", "error", err)
 	}
 	return r
 }

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	// family matches names that are meant for weir: its parts have these beginnings.
+	// family matches names that are probably meant for weir, by their prefixes.
 	family = regexp.MustCompile(`^(REDIS|GRPC|RUNTIME|CONFIG|MEMCACHE|STATSD|HISTORY|XDS|RLQS|LIMIT|PROMETHEUS|ADMIN|DENIAL|DRAIN|TRACING|DOG_STATSD)_`)
-	// foreign matches NAME=VALUE of variables in these families that Kubernetes sets for Services, or that gRPC reads.
+	// foreign matches NAME=VALUE of variables with these prefixes that Kubernetes sets for Services, or that gRPC reads.
 	foreign = regexp.MustCompile(`^[^=]+_(SERVICE_(HOST|PORT)(_|=)|PORT_\d+_|PORT=\w+://)|^GRPC_(GO|XDS|EXPERIMENTAL|ENFORCE|DEFAULT|DNS|POLL|TRACE|VERBOSITY)[_=]`)
 )
 
-// unread returns the variables that are meant for weir by their names, and that it does not read, sorted.
+// unread returns the sorted names of variables that are probably meant for weir, but that it does not read.
 func (e Environment) unread() (names []string) {
 	read := Names()
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -24,8 +24,8 @@ func (e Environment) unread() (names []string) {
 		for _, group := range ineffective {
 			known = known || slices.ContainsFunc(strings.Fields(group.names), func(p string) bool { return strings.HasPrefix(name, p) })
 		}
-		plain := strings.TrimPrefix(name, own)
-		slip := func(right string) bool { return isSlip(plain, right) }
+		plain := strings.TrimPrefix(name, weirPrefix)
+		slip := func(right string) bool { return isTypo(plain, right) }
 		if !known && e[name] != "" && (family.MatchString(plain) || slices.ContainsFunc(read, slip)) {
 			names = append(names, name)
 		}
@@ -33,15 +33,15 @@ func (e Environment) unread() (names []string) {
 	return names
 }
 
-// own is what programs of others put before the names of their variables.
-const own = "WEIR_"
+// weirPrefix is a common prefix of variables, which weir's do not have.
+const weirPrefix = "WEIR_"
 
-// isForeign reports whether a variable is another's, whatever its name begins with.
+// isForeign reports whether a variable is meant for another program.
 func (e Environment) isForeign(name string) bool { return foreign.MatchString(name + "=" + e[name]) }
 
-// isSlip reports whether a wrong name is the right one but for a letter or, in a long name that begins alike, two. Many
-// words are a letter from one as short as HOST: there it must be one letter more.
-func isSlip(wrong, right string) bool {
+// isTypo reports whether a wrong name differs from the right one by one letter or, in a long name with the same
+// beginning, by two. In a name as short as HOST, it must be an extra letter, as many words differ from it by one.
+func isTypo(wrong, right string) bool {
 	if more := len(wrong) - len(right); more < -2 || more > 2 {
 		return false
 	}
@@ -55,7 +55,8 @@ func isSlip(wrong, right string) bool {
 	return letters <= 1
 }
 
-// nearest returns the name that a wrong one is most like: one that it begins, or that has the fewest other letters.
+// nearest returns the name that is most similar to a wrong one: one that it is a prefix of, or that differs by the
+// fewest letters.
 func nearest(wrong string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int {
 		cost := func(name string) int {

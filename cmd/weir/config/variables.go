@@ -7,7 +7,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// Variables are the environment variables that weir reads. Those of envoyproxy/ratelimit mean the same here.
+// Variables are the environment variables that weir reads. Those of envoyproxy/ratelimit have the same meaning.
 type Variables struct {
 	Host      string `envconfig:"HOST" default:"0.0.0.0"`
 	Port      uint16 `envconfig:"PORT" default:"8080"`
@@ -31,8 +31,8 @@ type Variables struct {
 	ServerTLS  bool   `envconfig:"GRPC_SERVER_USE_TLS" default:"false"`
 	ServerCert string `envconfig:"GRPC_SERVER_TLS_CERT"`
 	ServerKey  string `envconfig:"GRPC_SERVER_TLS_KEY"`
-	ClientCA   string `envconfig:"GRPC_CLIENT_TLS_CACERT"` // clients must have a certificate by it
-	ClientSAN  string `envconfig:"GRPC_CLIENT_TLS_SAN"`    // that this certificate must be for
+	ClientCA   string `envconfig:"GRPC_CLIENT_TLS_CACERT"` // clients must have a certificate of this CA
+	ClientSAN  string `envconfig:"GRPC_CLIENT_TLS_SAN"`    // name that this certificate must have
 
 	ConfigType   string `envconfig:"CONFIG_TYPE" default:"FILE"` // or GRPC_XDS_SOTW
 	NeedsDomains bool   `envconfig:"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED" default:"false"`
@@ -74,7 +74,7 @@ type Variables struct {
 
 	Quotas Quotas `envconfig:"RLQS"`
 
-	// Counters in the keys of envoyproxy/ratelimit, beside KEY_FORMAT.
+	// Further variables of counters in the keys of envoyproxy/ratelimit; see KEY_FORMAT.
 	KeyPrefix      string `envconfig:"CACHE_KEY_PREFIX"`
 	ExpireJitter   int64  `envconfig:"EXPIRATION_JITTER_MAX_SECONDS" default:"300"` // seconds; 0 for none
 	LocalCacheSize int64  `envconfig:"LOCAL_CACHE_SIZE_IN_BYTES" default:"0"`
@@ -123,7 +123,7 @@ type Variables struct {
 	GOGC string `envconfig:"GOGC"`
 }
 
-// Files are the variables that say how descriptor files are read, and what holds where they say nothing.
+// Files are the variables about reading descriptor files, and the defaults of their rules.
 type Files struct {
 	Algorithm    descriptors.Algorithm `envconfig:"ALGORITHM" default:"sliding_window"`
 	KeyFormat    descriptors.KeyFormat `envconfig:"KEY_FORMAT" default:"weir"`
@@ -134,7 +134,7 @@ type Files struct {
 	Lenient bool `ignored:"true"` // no variable: see yaml.Options
 }
 
-// Redis are the variables that say how one Redis is reached: they begin with REDIS_ or REDIS_PERSECOND_.
+// Redis are the variables of the connections to one Redis. They begin with REDIS_ or REDIS_PERSECOND_.
 type Redis struct {
 	Type         topology.Type `split_words:"true" default:"single"`
 	URL          string        `split_words:"true"`
@@ -150,7 +150,7 @@ type Redis struct {
 	TLSServerName string `split_words:"true"`
 }
 
-// BothRedis are the variables that begin with REDIS_ and exist once: they hold for both Redis.
+// BothRedis are the variables that begin with REDIS_ and apply to both Redis.
 type BothRedis struct {
 	UsePerSecond bool `envconfig:"REDIS_PERSECOND" default:"false"`
 	Functions    bool `envconfig:"REDIS_FUNCTIONS" default:"true"`
@@ -163,7 +163,7 @@ type BothRedis struct {
 	HealthCheckActiveConnection bool          `envconfig:"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION" default:"false"`
 }
 
-// Memcache are the variables that begin with MEMCACHE_: how memcached is reached.
+// Memcache are the variables of the connections to memcached. They begin with MEMCACHE_.
 type Memcache struct {
 	HostPort   list          `envconfig:"MEMCACHE_HOST_PORT"` // separated by commas
 	SRV        string        `envconfig:"MEMCACHE_SRV"`       // the name of a record, instead
@@ -176,7 +176,7 @@ type Memcache struct {
 	TLSFiles      ClientTLS `envconfig:"MEMCACHE_TLS"`
 }
 
-// ClientTLS are the variables that begin with REDIS_TLS_ or MEMCACHE_TLS_, and name no server.
+// ClientTLS are the variables that begin with REDIS_TLS_ or MEMCACHE_TLS_, except the server names.
 type ClientTLS struct {
 	CACert                   string
 	ClientCert               string `split_words:"true"`
@@ -184,7 +184,7 @@ type ClientTLS struct {
 	SkipHostnameVerification bool   `split_words:"true"` // see certs.Connections
 }
 
-// Quotas are the variables that begin with RLQS_: Envoys that limit by themselves.
+// Quotas are the variables of RLQS, by which Envoys limit by themselves. They begin with RLQS_.
 type Quotas struct {
 	Enabled          bool          `split_words:"true" default:"true"`
 	TTL              time.Duration `split_words:"true" default:"15s"`
@@ -193,10 +193,10 @@ type Quotas struct {
 	MaxStreamBuckets int           `split_words:"true" default:"10000"`
 }
 
-// History are the variables that begin with HISTORY_: how the history of hits is kept.
+// History are the variables of the history of hits. They begin with HISTORY_.
 type History struct {
 	FlushInterval time.Duration `envconfig:"HISTORY_FLUSH_INTERVAL" default:"15s"`
-	Downsample    *bool         `envconfig:"HISTORY_DOWNSAMPLE"` // nil: only what is not in Redis
+	Downsample    *bool         `envconfig:"HISTORY_DOWNSAMPLE"` // nil: unless the history is in Redis
 
 	KeepMinutes     time.Duration `envconfig:"HISTORY_KEEP_MINUTES" default:"24h"`
 	KeepFiveMinutes time.Duration `envconfig:"HISTORY_KEEP_5_MINUTES" default:"168h"`
@@ -206,12 +206,12 @@ type History struct {
 	Values          int           `envconfig:"HISTORY_VALUES" default:"100"`
 
 	Query            bool          `envconfig:"HISTORY_QUERY" default:"true"`
-	QueryConcurrency int           `envconfig:"HISTORY_QUERY_CONCURRENCY" default:"0"` // 0 leaves it to who serves
+	QueryConcurrency int           `envconfig:"HISTORY_QUERY_CONCURRENCY" default:"0"` // 0: the command's default
 	QueryMaxSamples  int           `envconfig:"HISTORY_QUERY_MAX_SAMPLES" default:"5000000"`
 	QueryTimeout     time.Duration `envconfig:"HISTORY_QUERY_TIMEOUT" default:"1m"`
 }
 
-// Statistics are the variables about envoyproxy/ratelimit's statistics, which weir gives under its names beside its own.
+// Statistics are the variables of envoyproxy/ratelimit's statistics, which weir has in addition to its own metrics.
 type Statistics struct {
 	UseStatsd         bool   `envconfig:"USE_STATSD" default:"false"` // as ratelimit true
 	StatsdHost        string `envconfig:"STATSD_HOST" default:"localhost"`
@@ -237,8 +237,8 @@ type Statistics struct {
 	MetricsWithoutDots bool `envconfig:"SANITIZE_DESCRIPTOR_METRIC_DOTS" default:"false"` // see descriptors.Rule.Metric
 }
 
-// Telemetry are the variables about spans and totals for an OpenTelemetry collector. Its SDK reads more of those that begin
-// with OTEL_ from the process.
+// Telemetry are the variables about spans and totals for an OpenTelemetry collector. The SDK reads further OTEL_
+// variables of the process.
 type Telemetry struct {
 	TracingEnabled  bool    `envconfig:"TRACING_ENABLED" default:"false"`
 	SamplingRate    float64 `envconfig:"TRACING_SAMPLING_RATE" default:"1"`

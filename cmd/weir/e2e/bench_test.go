@@ -22,8 +22,8 @@ import (
 // measured is for how long each load is measured.
 const measured = 10 * time.Second
 
-// measure asks weir at most 500 times a second while a crowd does something else, and prints how long calls took and what
-// the process holds at most.
+// measure asks weir at most 500 times a second while a crowd does something else, and prints how long calls took and
+// what the process holds at most.
 func measure(b *testing.B, w *weirtest.Weir, name string, crowd int, during func(stop *atomic.Bool)) {
 	b.Helper()
 	var stop atomic.Bool
@@ -74,9 +74,9 @@ func BenchmarkCallsBesideReloads(b *testing.B) {
 	}
 }
 
-// BenchmarkCallsBesideQueries tells how long calls take while nobody asks about the past, and while eight clients ask for
-// as much as they get: a year of 300 busy series by the hour.
-// `go test ./cmd/weir/e2e -run none -bench BesideQueries -benchtime 1x`
+// BenchmarkCallsBesideQueries tells how long calls take while nobody asks about the past, and while eight clients ask
+// for as much as they get: a year of 300 busy series by the hour. `go test ./cmd/weir/e2e -run none -bench
+// BesideQueries -benchtime 1x`
 func BenchmarkCallsBesideQueries(b *testing.B) {
 	data := b.TempDir()
 	fillYear(b, data, 300)
@@ -120,7 +120,7 @@ func besideQuery(b *testing.B, w *weirtest.Weir, query string) {
 
 // fillYear fills a folder with a year of series that were busy all the time.
 func fillYear(b *testing.B, dir string, series int) {
-	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep()})
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Retention: history.DefaultRetention()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -215,8 +215,8 @@ func (s *scene) recovered() {
 	}
 }
 
-// betweenBeats is how far the heartbeats of a replica lie apart at least: it knows for as long what one has told it.
-const betweenBeats = 4 * time.Second
+// betweenAnnouncements is the least time between two announcements of a replica: it knows for as long what one has told it.
+const betweenAnnouncements = 4 * time.Second
 
 // followReplicas notes as long as the load lasts which replica forgets the other, as it does when it has not heard of it
 // for 15 seconds. One that did not say in time what it knows may have.
@@ -227,11 +227,11 @@ func (s *scene) followReplicas() {
 				select {
 				case <-s.load.leave:
 					enough = true
-				case <-time.After(betweenBeats / 8):
+				case <-time.After(betweenAnnouncements / 8):
 				}
 				asked := time.Now()
 				m, err := r.Scrape()
-				if err == nil && m["weir_replicas"] < replicas || time.Since(last) > betweenBeats {
+				if err == nil && m["weir_replicas"] < replicas || time.Since(last) > betweenAnnouncements {
 					s.blind[i].Store(true)
 				}
 				if err == nil {

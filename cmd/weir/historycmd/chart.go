@@ -12,7 +12,7 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// monday is the begin of a Monday before 1970, in Unix seconds: weeks are counted from it.
+// monday is the beginning of a Monday before 1970, in Unix seconds. Weeks are counted from it.
 const monday = (4 - 364) * history.Day
 
 const (
@@ -20,13 +20,13 @@ const (
 	minColumns  = 10 // drawn however narrow the terminal is
 )
 
-// columnsOf returns how many columns a curve has on a terminal of a width.
+// columnsOf returns the number of columns of a curve on a terminal of a width.
 func columnsOf(width int) int { return max(width-chartMargin-1, minColumns) }
 
-// eighths fill a character from the bottom.
+// eighths are the characters that are filled from the bottom by so many eighths.
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
-// chart draws buckets on a time axis, each as a bar as high as its mean rate.
+// chart draws buckets on a time axis, each as a bar with the height of its mean rate.
 type chart struct {
 	points   []historyapi.PointAnswer
 	barWidth int // columns
@@ -136,7 +136,8 @@ func (c *chart) axisOf(step int64) (axis, labels string) {
 	return string(line), string(text)
 }
 
-// axisLabel formats a local time, in seconds since 1970: the time or, at midnight, the date, with its year if there are two.
+// axisLabel formats a local time, in seconds since 1970: the time or, at midnight, the date, with its year if there are
+// two.
 func axisLabel(clock, step int64, years bool) string {
 	at := time.Unix(clock, 0).UTC()
 	switch {

@@ -40,9 +40,9 @@ Exit code: 0, or 2 if it failed.`
 }
 
 func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve ServeFunc) error {
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err == nil {
-		err = c.generate(ctx, &set, out)
+		err = c.generate(ctx, &settings, out)
 	}
 	if err != nil || !c.Serve {
 		return err
@@ -50,7 +50,7 @@ func (c *demoCommand) Run(ctx context.Context, out terminal.Output, serve ServeF
 	ctx, cancel := context.WithCancel(ctx)
 	var sending sync.WaitGroup
 	sending.Go(func() { sendRequests(ctx) })
-	err = serve(ctx, configDir(&set))
+	err = serve(ctx, configDir(&settings))
 	cancel()
 	sending.Wait()
 	return err
@@ -67,11 +67,13 @@ func sendRequests(ctx context.Context) {
 	}
 }
 
-// configDir returns the directory of a demo's rules. They are written last: if they exist, the demo is complete.
-func configDir(set *config.Settings) string { return filepath.Join(set.DataDir, "demo-config") }
+// configDir returns the directory of a demo's rules. They are written last, so if they exist the demo is complete.
+func configDir(settings *config.Settings) string {
+	return filepath.Join(settings.DataDir, "demo-config")
+}
 
 // generate fills the history, writes the rules, and prints a summary.
-func (c *demoCommand) generate(ctx context.Context, set *config.Settings, out terminal.Output) error {
+func (c *demoCommand) generate(ctx context.Context, settings *config.Settings, out terminal.Output) error {
 	begin := time.Now()
 	until, err := c.end(begin, out.Zone)
 	if err != nil {
@@ -81,18 +83,18 @@ func (c *demoCommand) generate(ctx context.Context, set *config.Settings, out te
 	if err != nil {
 		return err
 	}
-	_, missing := os.Stat(configDir(set))
-	again := c.Serve && missing == nil && !set.HistoryInRedis() // a history in Redis may not be a demo's
+	_, missing := os.Stat(configDir(settings))
+	again := c.Serve && missing == nil && !settings.HistoryInRedis() // a history in Redis may not be a demo's
 	progress, stop := c.Start(out.Err, "days")
 	defer stop()
-	loaded, err := load(set, func(to transfer.Target) (loaded transfer.Loaded, err error) {
+	loaded, err := load(settings, func(to transfer.Target) (loaded transfer.LoadResult, err error) {
 		if first, err = resume(ctx, to.Store, first, until, again); err != nil {
 			return loaded, err
 		}
 		l := transfer.NewLoader(ctx, to, fmt.Sprintf("demo-%d-%d", until.Unix(), c.Days))
 		for since := first; until.Sub(since) >= time.Minute; {
 			progress.Total.Store(int64(until.Sub(first).Hours() / 24))
-			err = demo.Buckets(since, until, set.History.Keep(), func(id history.ID, b history.Point) error {
+			err = demo.Buckets(since, until, settings.History.RetentionByTier(), func(id history.ID, b history.Point) error {
 				progress.Done.Store((b.Start - first.Unix()) / history.Day)
 				return l.Add(transfer.Row{ID: id, Start: b.Start, Width: b.Tier.Width(), Sum: b.Sum, Peak: b.Peak})
 			})
@@ -109,17 +111,17 @@ func (c *demoCommand) generate(ctx context.Context, set *config.Settings, out te
 		return err
 	}
 	rules, _ := fs.Sub(demo.Config, "config") // it is embedded
-	if err := os.CopyFS(configDir(set), rules); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.CopyFS(configDir(settings), rules); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("the rules of the demo: %w", err)
 	}
 	_, err = fmt.Fprintf(out.Out, "Made up %s until %s in %s, in %s: %s hits.\n%s", terminal.FormatSeconds(until.Unix()-first.Unix()),
 		until.In(out.Zone).Format("2006-01-02 15:04 MST"), time.Since(begin).Round(100*time.Millisecond),
-		descriptors.Printable(storeName(set)), terminal.Thousands(loaded.Hits), c.nextSteps(set))
+		descriptors.Printable(storeName(settings)), terminal.Thousands(loaded.Hits), c.nextSteps(settings))
 	return err
 }
 
-// resume returns where a demo begins: at first in an empty history, at the end of the last hit in one that is served
-// again. Any other history is an error.
+// resume returns where to begin to generate: at first in an empty history, at the end of the last hit in a demo that is
+// served again. It returns an error for any other history.
 func resume(ctx context.Context, store history.Store, first, until time.Time, again bool) (time.Time, error) {
 	err := store.Query(ctx, history.Query{To: until.Unix()}, func(s history.Series) error {
 		if !again {
@@ -133,16 +135,16 @@ func resume(ctx context.Context, store history.Store, first, until time.Time, ag
 	return first, err
 }
 
-// nextSteps says what to do with the demo.
-func (c *demoCommand) nextSteps(set *config.Settings) string {
+// nextSteps returns instructions for using the demo.
+func (c *demoCommand) nextSteps(settings *config.Settings) string {
 	if c.Serve {
-		return fmt.Sprintf("It goes on until Ctrl-C: open http://127.0.0.1:%d/\n", set.DebugPort)
+		return fmt.Sprintf("It goes on until Ctrl-C: open http://127.0.0.1:%d/\n", settings.DebugPort)
 	}
 	return fmt.Sprintf(`
   weir serve --config %s    with the same environment; then open http://127.0.0.1:%d/
   weir history top --from -7d
   weir history show --domain shop --path user/path=/pay --from -30d
-`, descriptors.Printable(configDir(set)), set.DebugPort)
+`, descriptors.Printable(configDir(settings)), settings.DebugPort)
 }
 
 // end returns where the demo's hits end.

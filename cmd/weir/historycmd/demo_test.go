@@ -29,7 +29,7 @@ func TestDemoFillsAnEmptyHistory(t *testing.T) {
 	sums, hits := make(map[history.ID]uint64), uint64(0)
 	at, _ := time.Parse(time.RFC3339, until)
 	since, _ := demo.Since(at, days)
-	_ = demo.Buckets(since, at, history.DefaultKeep(), func(id history.ID, p history.Point) error {
+	_ = demo.Buckets(since, at, history.DefaultRetention(), func(id history.ID, p history.Point) error {
 		sums[id] += p.Sum
 		if !id.Outcome.IsPart() {
 			hits += p.Sum
@@ -87,8 +87,8 @@ func TestDemoFillsAnEmptyHistory(t *testing.T) {
 	}
 }
 
-// What the limits of the demo decide of its requests is what was made up of the hours before: who looks at the page sees no
-// seam. The numbers are of a Thursday's noon, when the shop is busy.
+// What the limits of the demo decide of its requests is what was made up of the hours before: who looks at the page
+// sees no seam. The numbers are of a Thursday's noon, when the shop is busy.
 func TestServedDemoContinuesTheHistory(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -116,7 +116,7 @@ func TestServedDemoContinuesTheHistory(t *testing.T) {
 		})
 	}
 	made, served := make(map[history.ID]uint64), make(map[history.ID]uint64)
-	_ = demo.Buckets(noon.Add(-time.Hour), noon, history.DefaultKeep(), func(id history.ID, p history.Point) error {
+	_ = demo.Buckets(noon.Add(-time.Hour), noon, history.DefaultRetention(), func(id history.ID, p history.Point) error {
 		made[id] += p.Sum
 		return nil
 	})

@@ -29,17 +29,17 @@ counted twice. A history that is not in Redis needs no CronJob: its weir serve d
 or was stopped.`
 }
 
-// Run does it once, and reports.
+// Run downsamples once, and prints a report.
 func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}
-	if !set.HistoryInRedis() {
+	if !settings.HistoryInRedis() {
 		return errors.New("the environment names no Redis, and a history outside Redis belongs to its weir " +
 			"serve, which downsamples it by itself unless HISTORY_DOWNSAMPLE=false")
 	}
-	store, err := OpenRedis(&set, set.Logger(out.Err), false)
+	store, err := OpenRedis(&settings, settings.Logger(out.Err), false)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (c *Downsample) Run(ctx context.Context, out terminal.Output) error {
 	return errors.Join(err, store.Close())
 }
 
-// downsample runs the job and prints a report, also if the job ended early.
+// downsample runs the job, and prints a report even if the job ended early.
 func (c *Downsample) downsample(ctx context.Context, store *redishistory.Store, out io.Writer) error {
 	begin := time.Now()
 	work := store.Downsample

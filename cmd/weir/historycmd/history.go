@@ -1,4 +1,4 @@
-// Package historycmd is weir history, which shows hits over time, and weir downsample.
+// Package historycmd has the commands weir history, which shows hits over time, weir suggest and weir downsample.
 package historycmd
 
 import (
@@ -63,8 +63,8 @@ type readFlags struct {
 	//lint:ignore SA5008 kong takes each set
 	adminport.Port `set:"admin=without a Redis, " set:"timeout=60s"`
 
-	set    *config.Settings // of the environment, once askRedis has read them
-	source string           // where the history was read, set by askRedis
+	settings *config.Settings // of the environment, once askRedis has read them
+	source   string           // where the history was read, set by askRedis
 }
 
 // printFlags are the flags of commands that print an answer.
@@ -123,7 +123,7 @@ func namedZone(zone *time.Location) *time.Location {
 // Moment is a flag with a time, as weir history reads it.
 type Moment string
 
-// In returns the moment as a weir in another zone understands it: a local time in Unix seconds.
+// In returns the moment for a weir in another zone: it converts a local time to Unix seconds.
 func (m Moment) In(zone *time.Location, now time.Time) string {
 	if at, local := history.ParseLocal(string(m), now, zone); local && at >= 0 {
 		return strconv.FormatInt(at, 10)
@@ -131,9 +131,9 @@ func (m Moment) In(zone *time.Location, now time.Time) string {
 	return string(m)
 }
 
-// After is In for the end of a range that begins with another moment, as [history.ClockAfter] reads it.
+// After is In for the end of a range that begins with another moment; see [history.ParseClockAfter].
 func (m Moment) After(from Moment, zone *time.Location, now time.Time) string {
-	if at, ok := history.ClockAfter(string(m), string(from), now, zone); ok {
+	if at, ok := history.ParseClockAfter(string(m), string(from), now, zone); ok {
 		return strconv.FormatInt(at, 10)
 	}
 	return m.In(zone, now)
@@ -151,7 +151,7 @@ func (m *Moment) Decode(ctx *kong.DecodeContext) error {
 }
 
 // printAnswer prints the answer to a query: from the Redis that the environment names or, without one, from an admin
-// port, at a path below /api/v1/history. With --json it is as the port gives it, else as describe formats it.
+// port, at a path below /api/v1/history. With --json it prints the port's JSON, else the result of describe.
 func printAnswer[Answer any](ctx context.Context, p *printFlags, out terminal.Output, q url.Values, path string,
 	answer func(*historyapi.History, context.Context, historyapi.Parameters) (Answer, error),
 	describe func(*Answer) (string, error)) (a Answer, err error) {
@@ -202,8 +202,8 @@ type RuleFlags struct {
 	rangeFlags
 }
 
-// Read returns the stored series of the rule, one per kept value and outcome, without near, which is part of within.
-// Its error says that there are none, or that several domains have the path.
+// Read returns the stored series of the rule, one per stored value and outcome, without near, which is part of within.
+// It returns an error if there are none, or if several domains have the path.
 func (f *RuleFlags) Read(ctx context.Context, out *terminal.Output) (*historyapi.HistoryAnswer, error) {
 	if f.Path == "" {
 		return nil, errors.New("name a rule by --path, as weir history top lists them")
@@ -244,8 +244,8 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 		s.source = "the weir at " + s.Address
 		return false, nil
 	}
-	set, err := config.Read(config.Process())
-	if err == nil && !set.HistoryInRedis() {
+	settings, err := config.Read(config.Process())
+	if err == nil && !settings.HistoryInRedis() {
 		s.Address = config.AdminAddress()
 		s.source = "the weir at " + s.Address
 		if config.Process()["DATA_DIR"] != "" { // perhaps another weir's
@@ -255,12 +255,12 @@ func (s *readFlags) askRedis(ask func(*historyapi.History) error) (asked bool, e
 	if err != nil || s.Address != "" {
 		return false, err
 	}
-	s.set, s.source = &set, storeName(&set)
-	store, err := OpenRedis(&set, slog.New(slog.DiscardHandler), true)
+	s.settings, s.source = &settings, storeName(&settings)
+	store, err := OpenRedis(&settings, slog.New(slog.DiscardHandler), true)
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(ask(historyapi.New(store, set.History.FlushInterval, time.Now)), store.Close())
+	return true, errors.Join(ask(historyapi.New(store, settings.History.FlushInterval, time.Now)), store.Close())
 }
 
 // exitFor returns terminal.ExitNo if any series is broken (unreadable or inexact), else ExitNothing if nothing was found.
@@ -289,12 +289,12 @@ func (s *readFlags) errNoSeries(q url.Values, lag int64, warnings []string) erro
 		return terminal.EmptyError("no history of that: " + strings.TrimSuffix(strings.Join(warnings, " "), "."))
 	case q.Get("domain")+q.Get("path")+q.Get("outcome")+q.Get("value") != "":
 		text = "no history of that; weir history top --from -1y lists what there is"
-	case s.set == nil:
-	case !s.set.KeepHistory:
-		return terminal.EmptyError(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.set), s.set.HistoryRemedy()))
+	case s.settings == nil:
+	case !s.settings.KeepHistory:
+		return terminal.EmptyError(fmt.Sprintf("%s holds no history, and HISTORY=false is set: %s", storeName(s.settings), s.settings.HistoryRemedy()))
 	default:
-		lag, text = int64(s.set.History.FlushInterval.Seconds()), storeName(s.set)+" holds no history: weirs keep one there unless HISTORY=false is set"
-		if s.set.HistoryVariable() == "" {
+		lag, text = int64(s.settings.History.FlushInterval.Seconds()), storeName(s.settings)+" holds no history: weirs keep one there unless HISTORY=false is set"
+		if s.settings.HistoryVariable() == "" {
 			text += ", those started as ratelimit only if HISTORY=true or REDIS_HISTORY_URL is"
 		}
 	}

@@ -42,7 +42,7 @@ var (
 // openHistory opens the history in a folder.
 func openHistory(t *testing.T, dir string) *filehistory.Store {
 	t.Helper()
-	store, err := filehistory.Open(filehistory.Config{Dir: dir, Keep: history.DefaultKeep(), Now: noon})
+	store, err := filehistory.Open(filehistory.Config{Dir: dir, Retention: history.DefaultRetention(), Now: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +62,14 @@ func countHits(t *testing.T, store history.Store, id history.ID, oldest, step ti
 	historytest.Count(t, store, increments...)
 }
 
-// someHistory is the address of a port that serves, until the tests end, two days of a daily wave, half an hour over the
-// limit, and 40 days of another domain, did. No test changes it.
+// someHistory is the address of a port that serves, until the tests end, two days of a daily wave, half an hour over
+// the limit, and 40 days of another domain, did. No test changes it.
 func someHistory(t *testing.T) string {
 	t.Helper()
 	if somePort != "" {
 		return somePort
 	}
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: noon})
+	store, err := filehistory.InMemory(filehistory.Config{Retention: history.DefaultRetention(), Now: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,14 +490,14 @@ func TestReadmeCurveMatchesTheCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: noon})
+	store, err := filehistory.InMemory(filehistory.Config{Retention: history.DefaultRetention(), Now: noon})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
 	l := transfer.NewLoader(t.Context(), transfer.Target{Store: store, Concurrency: 1, Now: noon}, "demo")
 	since, _ := demo.Since(historyNoon, 400)
-	err = demo.Buckets(since, historyNoon, history.DefaultKeep(), func(id history.ID, b history.Point) error {
+	err = demo.Buckets(since, historyNoon, history.DefaultRetention(), func(id history.ID, b history.Point) error {
 		if id != payWithin {
 			return nil
 		}

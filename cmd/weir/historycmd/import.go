@@ -34,7 +34,7 @@ Exit code: 0, 1 if hits were refused as their series is full, 2 for an error; --
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	begin := time.Now()
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	defer file.Close()
 	progress, stop := c.Start(out.Err, "rows")
-	loaded, err := load(&set, func(to transfer.Target) (transfer.Loaded, error) {
+	loaded, err := load(&settings, func(to transfer.Target) (transfer.LoadResult, error) {
 		to.DryRun, to.Add = c.DryRun, c.Add
 		to.Done, to.All = &progress.Done, &progress.Total
 		return transfer.Import(ctx, file, to)
@@ -57,7 +57,7 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 		}
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	text := describeLoaded(loaded, time.Since(begin), storeName(&set))
+	text := describeLoaded(loaded, time.Since(begin), storeName(&settings))
 	if c.DryRun {
 		if loaded.Resumed {
 			text += "Hits that an earlier run of this file counted would not be counted again.\n"
@@ -73,8 +73,8 @@ func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {
 	return nil
 }
 
-// describeLoaded describes an import in several lines.
-func describeLoaded(loaded transfer.Loaded, took time.Duration, where string) string {
+// describeLoaded describes the result of an import in several lines.
+func describeLoaded(loaded transfer.LoadResult, took time.Duration, where string) string {
 	text := fmt.Sprintf("Read %s rows with %s hits into %s, in %s.\n", terminal.Thousands(loaded.Rows), terminal.Thousands(loaded.Hits),
 		descriptors.Printable(where), took.Round(100*time.Millisecond))
 	if loaded.LookCounted > 0 {

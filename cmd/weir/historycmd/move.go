@@ -40,14 +40,14 @@ Afterwards name the same nodes in REDIS_HISTORY_URL. Exit code: 0, or 2 if it fa
 }
 
 func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}
-	if !set.HistoryInRedis() {
+	if !settings.HistoryInRedis() {
 		return errors.New("the environment names no Redis: set REDIS_HISTORY_URL to the nodes that the history is on, and REDIS_TYPE=ring")
 	}
-	opened, err := set.RedisHistory(set.Logger(out.Err))
+	opened, err := settings.RedisHistory(settings.Logger(out.Err))
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 	opened.Moves, opened.ReadOnly = true, c.DryRun
 	store, err := redishistory.Open(opened)
 	if err != nil {
-		return fmt.Errorf("%s: %w", cmp.Or(set.HistoryVariable(), "REDIS_URL"), err)
+		return fmt.Errorf("%s: %w", cmp.Or(settings.HistoryVariable(), "REDIS_URL"), err)
 	}
 	progress, stop := c.Start(out.Err, "partitions")
 	store.OnPlan = func(partitions int) { progress.Total.Store(int64(partitions)) }
@@ -72,7 +72,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 	}
 	err = errors.Join(err, store.Close())
 	if err != nil && !slices.ContainsFunc(result.Partitions, func(one redishistory.MovedPartition) bool { return one.Moved }) {
-		return err // which says all
+		return err
 	} else if c.JSON {
 		return errors.Join(err, terminal.WriteJSON(out.Out, result))
 	}
@@ -86,7 +86,7 @@ func (c *moveCommand) Run(ctx context.Context, out terminal.Output) error {
 
 const lostMark = "  LOST"
 
-// describe lists what was moved, or would be: a line per pair of nodes.
+// describe lists the partitions that were or would be moved, with a line for each pair of nodes.
 func (c *moveCommand) describe(r *redishistory.MoveResult, took time.Duration) string {
 	if len(r.Partitions) == 0 {
 		return "Nothing to move.\n"

@@ -40,40 +40,40 @@ queries take nothing from those that answer Envoy. cmd/weir/OPERATION.md has its
 SIGTERM ends it with exit code 0.`
 }
 
-const drainTime = 10 * time.Second // for open queries
+const drainTimeout = 10 * time.Second // of open queries
 
 func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Version) error {
 	hangups := wait.NewHangups()
-	set, err := config.Read(config.Process())
+	settings, err := config.Read(config.Process())
 	if err != nil {
 		return err
 	}
-	if !set.HistoryInRedis() {
+	if !settings.HistoryInRedis() {
 		return errors.New("the environment names no Redis (REDIS_HISTORY_URL, or else REDIS_URL), and a history outside Redis " +
 			"belongs to its weir serve, which answers these queries on its own admin port")
 	}
-	log := set.Logger(out.Err)
+	log := settings.Logger(out.Err)
 	metrics := stats.NewProcess(string(version))
-	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: set.Profiles, Access: set.Access(log)}
+	parts := admin.Parts{Metrics: metrics.Handler(), Profiles: settings.Profiles, Access: settings.Access(log)}
 	metrics.RegisterRefusedTokens(parts.Access.Refused)
-	rules, err := openRules(c.Config, &set, log)
+	rules, err := openRules(c.Config, &settings, log)
 	if err != nil {
 		return err
 	}
 	if rules.dir != nil {
 		parts.Rules, parts.Loaded = rules, rules.Loaded
 	}
-	store, err := OpenRedis(&set, log, true)
+	store, err := OpenRedis(&settings, log, true)
 	if err != nil {
 		return err
 	}
-	parts.Ready, parts.History = store.Ready, historyapi.New(store, set.History.FlushInterval, time.Now)
+	parts.Ready, parts.History = store.Ready, historyapi.New(store, settings.History.FlushInterval, time.Now)
 	parts.Query = promql.NewHandler(promql.Config{
 		Config: engine.Config{Store: store, Rules: rules.Rules, Now: time.Now, Log: log,
-			MaxSamples: set.History.QueryMaxSamples, Timeout: set.History.QueryTimeout},
-		Version: string(version), Concurrency: cmp.Or(set.History.QueryConcurrency, 2), // nothing else uses this process
+			MaxSamples: settings.History.QueryMaxSamples, Timeout: settings.History.QueryTimeout},
+		Version: string(version), Concurrency: cmp.Or(settings.History.QueryConcurrency, 2), // nothing else uses this process
 	})
-	port, err := server.OpenPort("admin", set.Server().AdminAddress, log, admin.Handler(parts))
+	port, err := server.OpenPort("admin", settings.Server().AdminAddress, log, admin.Handler(parts))
 	if err != nil {
 		return errors.Join(err, store.Close())
 	}
@@ -84,19 +84,19 @@ func (c *serveCommand) Run(ctx context.Context, out terminal.Output, version Ver
 	return err
 }
 
-// run serves, and follows the rules, until ctx ends.
+// run serves, and reloads changed rules, until ctx ends.
 func run(ctx context.Context, port *server.Port, rules *fleetRules, hangups wait.Hangups) error {
 	following, end := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { rules.follow(following) })
+	running.Go(func() { rules.followDir(following) })
 	running.Go(func() { hangups.Follow(following, rules.reload) })
-	err := port.Run(ctx, drainTime)
+	err := port.Run(ctx, drainTimeout)
 	end()
 	running.Wait()
 	return err
 }
 
-// fleetRules are the rules of a directory's descriptor files, none without a directory. They limit nothing: queries read them.
+// fleetRules are the rules of a directory's descriptor files, none without a directory. Only queries use them.
 type fleetRules struct {
 	dir    *file.Dir // may be nil
 	reload func()    // reads it again at once, at SIGHUP
@@ -105,10 +105,10 @@ type fleetRules struct {
 	loadedAt atomic.Int64 // Unix seconds
 }
 
-// openRules opens the directory, "" for none, without reading it. A missing one is an error, as most likely mistyped;
-// weir serve waits for it instead, because it must answer Envoy.
-func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules, error) {
-	r := &fleetRules{reload: func() { log.Info("SIGHUP ignored: there is no --config to reload") }}
+// openRules makes the rules of a directory, "" for none, without reading it. A missing directory is an error, as it is
+// probably a typo; weir serve waits for it instead, because it must answer Envoy.
+func openRules(path string, settings *config.Settings, log *slog.Logger) (*fleetRules, error) {
+	r := &fleetRules{reload: func() { log.Info("SIGHUP ignored", "reason", "there is no --config to reload") }}
 	if path == "" {
 		return r, nil
 	}
@@ -119,7 +119,7 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w; name the directory of descriptor files that weir serve has", err)
 	}
-	r.dir = file.New(path, set.Rules(), log)
+	r.dir = file.New(path, settings.Rules(), log)
 	r.reload = func() {
 		log.Info("reloading the configuration on SIGHUP", "dir", path)
 		r.dir.Reload()
@@ -127,8 +127,8 @@ func openRules(path string, set *config.Settings, log *slog.Logger) (*fleetRules
 	return r, nil
 }
 
-// follow reads the directory at first and after each change, until ctx ends.
-func (r *fleetRules) follow(ctx context.Context) {
+// followDir reads the directory at once and after each change, until ctx ends.
+func (r *fleetRules) followDir(ctx context.Context) {
 	if r.dir == nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (r *fleetRules) follow(ctx context.Context) {
 // Config returns the configuration in force, nil before the first.
 func (r *fleetRules) Config() *descriptors.Config { return r.inForce.Load() }
 
-// Loaded returns when it was put in force, the Unix epoch before the first.
+// Loaded returns when the configuration in force was loaded, the Unix epoch before the first.
 func (r *fleetRules) Loaded() time.Time { return time.Unix(r.loadedAt.Load(), 0) }
 
 // Rules returns the rules of all domains.

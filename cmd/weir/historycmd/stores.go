@@ -16,9 +16,9 @@ import (
 	"github.com/weirproxy/weir/cmd/weir/config"
 )
 
-// OpenRedis opens a history in Redis, for reading only or for writing too.
-func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
-	c, err := set.RedisHistory(log)
+// OpenRedis opens the history in Redis.
+func OpenRedis(settings *config.Settings, log *slog.Logger, readOnly bool) (*redishistory.Store, error) {
+	c, err := settings.RedisHistory(log)
 	if err != nil {
 		return nil, err
 	}
@@ -26,10 +26,10 @@ func OpenRedis(set *config.Settings, log *slog.Logger, readOnly bool) (*redishis
 	return redishistory.Open(c)
 }
 
-// OpenFileOrMemory opens the history in the file in DATA_DIR; or in memory, without a DATA_DIR or if it is not
-// writable. A file in use or damaged is an error: its process may end, or somebody may move it.
-func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, error) {
-	c := filehistory.Config{Dir: set.DataDir, Keep: set.History.Keep()}
+// OpenFileOrMemory opens the history in a file in DATA_DIR or, if DATA_DIR is not set or not writable, in memory. It
+// returns an error if the file is in use or damaged, as its process may end, or somebody may move the file away.
+func OpenFileOrMemory(settings *config.Settings, log *slog.Logger) (history.Store, error) {
+	c := filehistory.Config{Dir: settings.DataDir, Retention: settings.History.RetentionByTier()}
 	if c.Dir == "" {
 		return filehistory.InMemory(c)
 	}
@@ -37,41 +37,41 @@ func OpenFileOrMemory(set *config.Settings, log *slog.Logger) (history.Store, er
 	if err == nil || errors.Is(err, filehistory.ErrInUse) || errors.Is(err, filehistory.ErrDamaged) || errors.Is(err, filehistory.ErrFormat) {
 		return store, err
 	}
-	log.Warn("DATA_DIR cannot hold the history: it is kept in memory, and is lost when this process ends", "error", err)
+	log.Warn("DATA_DIR cannot hold the history", "error", err, "effect", "it is in memory, and lost when this process ends")
 	return filehistory.InMemory(c)
 }
 
 // load opens the history of the environment, in Redis or in DATA_DIR, calls count to add old hits, and closes it.
-// Series may have any number of points meanwhile: old minutes are many until they are downsampled.
-func load(set *config.Settings, count func(transfer.Target) (transfer.Loaded, error)) (transfer.Loaded, error) {
-	loading := *set
+// Meanwhile series may have any number of points, as there are many old minutes before they are downsampled.
+func load(settings *config.Settings, count func(transfer.Target) (transfer.LoadResult, error)) (transfer.LoadResult, error) {
+	loading := *settings
 	loading.History.MaxPoints = math.MaxInt32
 	var store history.Store
 	var err error
 	concurrency := 32
 	switch {
-	case set.HistoryInRedis():
+	case settings.HistoryInRedis():
 		store, err = OpenRedis(&loading, slog.New(slog.DiscardHandler), false)
 		concurrency = 2 // requests may wait for this Redis
-	case set.DataDir == "":
+	case settings.DataDir == "":
 		err = errors.New("no Redis and no DATA_DIR are named: set REDIS_HISTORY_URL or DATA_DIR as weir serve has it")
 	default:
-		store, err = filehistory.Open(filehistory.Config{Dir: set.DataDir, Keep: loading.History.Keep()})
+		store, err = filehistory.Open(filehistory.Config{Dir: settings.DataDir, Retention: loading.History.RetentionByTier()})
 		if errors.Is(err, filehistory.ErrInUse) {
-			err = fmt.Errorf("history file %s is in use by another weir: stop it first", filepath.Join(set.DataDir, filehistory.Name))
+			err = fmt.Errorf("history file %s is in use by another weir: stop it first", filepath.Join(settings.DataDir, filehistory.Name))
 		}
 	}
 	if err != nil {
-		return transfer.Loaded{}, err
+		return transfer.LoadResult{}, err
 	}
-	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: set.History.Retention})
+	loaded, err := count(transfer.Target{Store: store, Concurrency: concurrency, Now: time.Now, Retention: settings.History.Retention})
 	return loaded, errors.Join(err, store.Close())
 }
 
-// storeName names the store, for people.
-func storeName(set *config.Settings) string {
-	if set.HistoryInRedis() {
-		return "the Redis of " + cmp.Or(set.HistoryVariable(), "REDIS_URL")
+// storeName returns the name of the store, for people.
+func storeName(settings *config.Settings) string {
+	if settings.HistoryInRedis() {
+		return "the Redis of " + cmp.Or(settings.HistoryVariable(), "REDIS_URL")
 	}
-	return "DATA_DIR=" + set.DataDir
+	return "DATA_DIR=" + settings.DataDir
 }

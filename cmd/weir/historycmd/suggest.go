@@ -49,22 +49,22 @@ type suggestion struct {
 	Value    string     `json:"value"`
 	From     int64      `json:"from"` // the range that was read, in Unix seconds
 	To       int64      `json:"to"`
-	Minutes  int64      `json:"minutes"`   // from the first hit to the end of the last bucket
-	WithHits int64      `json:"with_hits"` // of Minutes: those of buckets with hits
-	Exact    int64      `json:"exact"`     // of Minutes: those stored as minutes, or without hits
-	Peak     uint64     `json:"peak"`      // the largest minute
+	Minutes  int64      `json:"minutes"`   // minutes from the first hit to the end of the last bucket
+	WithHits int64      `json:"with_hits"` // part of Minutes in buckets with hits
+	Exact    int64      `json:"exact"`     // part of Minutes that is stored as minutes, or has no hits
+	Peak     uint64     `json:"peak"`      // hits of the largest minute
 	Limits   []proposed `json:"limits"`
 
 	buckets []historyapi.PointAnswer // of all outcomes
 }
 
-// proposed is a limit per minute, and in how many minutes it would have denied hits.
+// proposed is a limit per minute, and the number of minutes in which it would have denied hits.
 type proposed struct {
 	Percent float64 `json:"percent"`
 	Limit   uint64  `json:"limit"`
-	Minutes int64   `json:"minutes"`  // estimated
-	AtLeast int64   `json:"at_least"` // by the largest minutes of buckets
-	AtMost  int64   `json:"at_most"`  // by the sums of buckets
+	Minutes int64   `json:"minutes"`  // estimate
+	AtLeast int64   `json:"at_least"` // lower bound, from the largest minutes of buckets
+	AtMost  int64   `json:"at_most"`  // upper bound, from the sums of buckets
 }
 
 // Run reads the history, and prints suggestions or a changed file.
@@ -121,7 +121,8 @@ func (s *suggestion) merge() {
 	s.buckets = merged
 }
 
-// propose finds for each percentage the smallest limit that, as estimated, denies hits in at most that share of the minutes.
+// propose finds for each percentage the smallest limit that is estimated to deny hits in at most that share of the
+// minutes.
 func (s *suggestion) propose(percents []float64) {
 	s.merge()
 	for _, b := range s.buckets {
@@ -150,7 +151,7 @@ func (s *suggestion) propose(percents []float64) {
 	}
 }
 
-// over returns in how many minutes the hits exceeded a limit: estimated, at least and at most.
+// over returns the number of minutes in which the hits exceeded a limit: an estimate, a lower and an upper bound.
 func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
 	for _, b := range s.buckets {
 		peak := min(b.Peak, b.Sum)
@@ -165,8 +166,8 @@ func (s *suggestion) over(limit uint64) (estimated float64, least, most int64) {
 	return estimated, least, most
 }
 
-// tail returns how many of n minutes with a sum exceed a limit, if their hits have a Weibull distribution whose scale
-// is the mean, and whose largest of n is the peak.
+// tail returns how many of n minutes exceed a limit, if their hits have a Weibull distribution whose mean is sum/n, and
+// whose largest of n values is the peak.
 func tail(n, sum, peak, limit float64) float64 {
 	mean := (sum - peak) / (n - 1)
 	if n < 3 || mean <= 0 || peak <= mean {
@@ -176,7 +177,7 @@ func tail(n, sum, peak, limit float64) float64 {
 	return n * math.Exp(-math.Pow(limit/mean, shape))
 }
 
-// countsValues reports whether a rule has a counter for each value, as far as its path shows.
+// countsValues reports whether the path of a rule shows that it has a counter for each value.
 func countsValues(path string) bool {
 	return slices.ContainsFunc(strings.Split(path, "/"), func(segment string) bool {
 		return !strings.Contains(segment, "=") || strings.Contains(segment, "*")
@@ -185,7 +186,7 @@ func countsValues(path string) bool {
 
 const maxSuggested = 10 // values in a table
 
-// describeSuggestions formats the range that was read, a table of limits for each value, and what is uncertain.
+// describeSuggestions formats the range, a table of limits for each value, and notes about their uncertainty.
 func describeSuggestions(a *historyapi.HistoryAnswer, all []*suggestion, zone *time.Location) string {
 	var b strings.Builder
 	path := a.Series[0].Path
@@ -205,7 +206,7 @@ func describeSuggestions(a *historyapi.HistoryAnswer, all []*suggestion, zone *t
 			fmt.Fprintln(table, strings.TrimRight(line, "\t"))
 		}
 	}
-	_ = table.Flush() // a builder takes everything
+	_ = table.Flush() // writes to a builder never fail
 	if more := len(all) - maxSuggested; more > 0 {
 		fmt.Fprintf(&b, "and %d more values; --json has all\n", more)
 	}
@@ -264,8 +265,8 @@ func (c *Suggest) printFile(out terminal.Output, a *historyapi.HistoryAnswer, al
 
 const comment = "# weir suggest: "
 
-// changeLimit returns a descriptor file with another limit per minute, in the first such limit of the descriptor on a
-// line. A comment above says why; it replaces the comment of an earlier change.
+// changeLimit returns a descriptor file in which the first limit per minute of the descriptor on a line is changed. It
+// adds a comment with the reason above the limit, which replaces the comment of an earlier change.
 func changeLimit(text []byte, line string, limit uint64, why string) ([]byte, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {

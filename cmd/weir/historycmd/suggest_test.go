@@ -18,17 +18,18 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// demoYear is the series of the demo's year by their paths, as finely as a store keeps them; allMinutes has every minute.
-var demoYear, allMinutes = sync.OnceValue(func() map[string]*historyapi.HistoryAnswer { return yearOf(history.DefaultKeep()) }),
+// demoYear is the series of the demo's year by their paths, as finely as a store keeps them; allMinutes has every
+// minute.
+var demoYear, allMinutes = sync.OnceValue(func() map[string]*historyapi.HistoryAnswer { return yearOf(history.DefaultRetention()) }),
 	sync.OnceValue(func() map[string]*historyapi.HistoryAnswer {
-		keep := history.DefaultKeep()
+		keep := history.DefaultRetention()
 		for i := range keep.Ages {
 			keep.Ages[i] = 10 * 365 * 24 * time.Hour
 		}
 		return yearOf(keep)
 	})
 
-func yearOf(keep history.Keep) map[string]*historyapi.HistoryAnswer {
+func yearOf(keep history.Retention) map[string]*historyapi.HistoryAnswer {
 	until := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	by := make(map[history.ID]*historyapi.SeriesAnswer)
 	_ = demo.Buckets(until.AddDate(-1, 0, 0), until, keep, func(id history.ID, p history.Point) error {

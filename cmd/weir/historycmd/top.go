@@ -43,10 +43,10 @@ func (c *topCommand) Run(ctx context.Context, out terminal.Output) error {
 
 const topBar = 20 // columns of the longest bar
 
-// topColumns returns the outcomes worth showing, that of the ranking first.
+// topColumns returns the outcomes to show: that of the ranking first, then those with hits.
 func topColumns(a *historyapi.TopAnswer) []string {
 	var columns []string
-	if new(historyapi.TopRow).By(a.By) != nil { // else a later version's ranking
+	if new(historyapi.TopRow).By(a.By) != nil { // nil for a ranking of a later version
 		columns = append(columns, a.By)
 	}
 	for _, kind := range []string{"hits", "over", "shadow", "degraded"} {
@@ -98,7 +98,7 @@ func topTable(b *strings.Builder, a *historyapi.TopAnswer, columns []string, p t
 		fmt.Fprintf(table, "  %s%s  %s\n", p.Dim(strings.Repeat("█", bar)), strings.Repeat(" ", topBar-bar),
 			readable(row.Domain, row.Path, row.Value))
 	}
-	_ = table.Flush() // a builder takes everything
+	_ = table.Flush() // writes to a builder never fail
 	if hidden := a.Found - len(a.Top); hidden > 0 && columns[0] == a.By {
 		fmt.Fprintf(b, "and %d more with %s; -n lists more\n", hidden, terminal.Thousands(a.Total-listed))
 	} else if hidden > 0 {

@@ -15,9 +15,9 @@ import (
 	historyapi "github.com/weirproxy/weir/server/history"
 )
 
-// past is a rule's hits of the history, made into arrivals. The history has neither the moments of hits within a minute, nor
-// the minutes of what was downsampled but the largest of each bucket, nor callers but the values that it keeps: these are
-// made up, evenly.
+// past is traffic made of a rule's hits in the history. The history does not have the moments of hits within a minute,
+// the minutes of downsampled buckets except the largest one, and the callers except separate values. These are
+// generated, evenly distributed.
 type past struct {
 	domain  string
 	hits    int64
@@ -25,15 +25,14 @@ type past struct {
 	random  *rand.Rand
 }
 
-// pastMinute is the hits of a series in a minute, in Unix seconds.
+// pastMinute has the hits of a series in a minute, in Unix seconds.
 type pastMinute struct {
 	at      int64
 	hits    uint64
-	callers [][]descriptors.Descriptor // of whom each asks as often
+	callers [][]descriptors.Descriptor // with equal shares of the hits
 }
 
-// readPast reads the history of the rule that the flags name. Of a value that the history does not keep there are so many
-// callers.
+// readPast reads the history of the rule of the flags. callers is the number of callers for each value of the history.
 func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Output, callers int, random *rand.Rand) (*past, error) {
 	answer, err := flags.Read(ctx, out)
 	if err != nil {
@@ -59,8 +58,8 @@ func readPast(ctx context.Context, flags *historycmd.RuleFlags, out *terminal.Ou
 	return p, nil
 }
 
-// descriptorOf returns a descriptor that a rule's path stands for, with a value of its history and, for any other value
-// that the path leaves open, made up.
+// descriptorOf returns a descriptor that matches a rule's path, with a value of its history, and madeUp for any other
+// open value.
 func descriptorOf(path, value, madeUp string) (d descriptors.Descriptor) {
 	known := make(map[string]string)
 	for entry := range strings.SplitSeq(value, ",") {
@@ -80,8 +79,8 @@ func descriptorOf(path, value, madeUp string) (d descriptors.Descriptor) {
 	return d
 }
 
-// spread gives each minute of a bucket its hits: one of them the largest that is known, the others as many of what is left,
-// but for a rest of 1.
+// spread distributes the hits of a bucket over its minutes: one gets the largest known minute, the others equal parts
+// of the rest, give or take 1.
 func (p *past) spread(b *historyapi.PointAnswer, callers [][]descriptors.Descriptor) {
 	order := p.random.Perm(int(max(b.Width/60, 1)))
 	minutes := uint64(len(order))
@@ -97,7 +96,7 @@ func (p *past) spread(b *historyapi.PointAnswer, callers [][]descriptors.Descrip
 	}
 }
 
-// traffic makes the arrivals, minute by minute.
+// traffic yields the arrivals, minute by minute.
 func (p *past) traffic(yield func(request) error) error {
 	slices.SortStableFunc(p.minutes, func(a, b pastMinute) int { return cmp.Compare(a.at, b.at) })
 	var all []request // of a minute

@@ -73,7 +73,7 @@ func TestAPathBecomesADescriptor(t *testing.T) {
 
 func TestARulesHistoryIsSimulated(t *testing.T) {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	store, err := filehistory.InMemory(filehistory.Config{Keep: history.DefaultKeep(), Now: func() time.Time { return noon }})
+	store, err := filehistory.InMemory(filehistory.Config{Retention: history.DefaultRetention(), Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,21 +11,21 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// pattern is made-up traffic. The same pattern makes the same requests.
+// pattern is generated traffic. The same pattern makes the same requests.
 type pattern struct {
 	kind, domain string
-	callers      [][]descriptors.Descriptor // what each asks
-	rate         float64                    // requests a second of each caller, on average
+	callers      [][]descriptors.Descriptor // by caller, the descriptors of its requests
+	rate         float64                    // mean requests a second of each caller
 	length       time.Duration
 	window       time.Duration // of the limit that bursts are made for
 	burst        int           // requests at once: as many as that limit admits
 	random       *rand.Rand
 }
 
-// requests returns about how many requests the pattern makes.
+// requests returns an estimate of the number of requests.
 func (p *pattern) requests() float64 { return p.rate * p.length.Seconds() * float64(len(p.callers)) }
 
-// newCallers returns what so many callers ask: the text of a request, in which # stands for a caller's number.
+// newCallers returns the descriptors of n callers. text is that of a request, in which # stands for a caller's number.
 func newCallers(text string, n int) (all [][]descriptors.Descriptor, err error) {
 	if !strings.Contains(text, "#") && n > 1 {
 		return nil, errors.New("--descriptor: write # where a caller's number is to stand, as in user=u#, or leave --callers out")
@@ -40,14 +40,14 @@ func newCallers(text string, n int) (all [][]descriptors.Descriptor, err error) 
 	return all, nil
 }
 
-// begin is when patterns begin: a Thursday at midnight, so that the hours of a day, and windows, begin with them.
+// begin is the beginning of patterns: midnight, at which the hours of a day, and windows, begin too.
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// favourite is how many times as often as each other the first caller of one-of-many asks.
-const favourite = 20
+// heavyFactor is how many times as many requests as each other caller the first caller of one-of-many sends.
+const heavyFactor = 20
 
-// traffic makes arrivals: those of a Poisson process, in bursts of as many as fit at once, thinned by the hour of the day,
-// or a share of them the first caller's.
+// traffic makes the arrivals of the pattern: of a Poisson process, in bursts of as many as fit at once, thinned by the
+// hour of the day, or with a share for the first caller.
 func (p *pattern) traffic(yield func(request) error) error {
 	if p.kind == "boundary" {
 		return p.boundary(yield)
@@ -60,7 +60,7 @@ func (p *pattern) traffic(yield func(request) error) error {
 	case "bursts":
 		burst = p.burst
 	case "one-of-many":
-		first = favourite / (favourite + many - 1)
+		first = heavyFactor / (heavyFactor + many - 1)
 	}
 	for at := 0.; ; {
 		at += p.random.ExpFloat64() / (rate / float64(burst))
@@ -82,10 +82,11 @@ func (p *pattern) traffic(yield func(request) error) error {
 	}
 }
 
-// dayCurve is how much busier than on average an hour of the day is, of 1: 0.9 at noon, -0.9 at midnight.
+// dayCurve returns the relative deviation of an hour of the day from the mean load: 0.9 at noon, -0.9 at midnight.
 func dayCurve(hour float64) float64 { return -.9 * math.Cos(hour/24*2*math.Pi) }
 
-// boundary makes of every caller a burst just before every other window of the clock begins, and one just after.
+// boundary makes two bursts of every caller, just before and just after the beginning of every second window of the
+// clock.
 func (p *pattern) boundary(yield func(request) error) error {
 	spread := min(p.window/20, time.Second).Seconds()
 	first := begin.Truncate(p.window).Add(p.window).Sub(begin).Seconds()

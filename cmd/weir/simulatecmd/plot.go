@@ -14,8 +14,8 @@ import (
 
 const maxPlotted = 300 // points of a curve
 
-// plot draws the rule, of one at least, that denied most as an SVG: what it was asked, and what it denied, over time. A point is the largest
-// of its minutes, as an average would hide the few that deny.
+// plot draws the hits and denials over time of the rule that denied most, as an SVG. There must be a rule. A point is
+// the largest of its minutes, as a mean would hide the few that deny.
 func (r *report) plot(file string) error {
 	of := slices.MaxFunc(r.Rules, func(a, b ruleReport) int { return cmp.Compare(a.Results[0].Denied, b.Results[0].Denied) })
 	minutes, labels := of.Results[0].minutes, []string(nil)
@@ -46,7 +46,7 @@ func (r *report) plot(file string) error {
 	return os.WriteFile(file, svg, 0o644)
 }
 
-// curves returns the largest number of hits asked, and denied, in each so many minutes.
+// curves returns the largest minute of requested and of denied hits in each interval of width minutes.
 func curves(minutes []minute) (asked, denied []float64, width int64) {
 	length := (minutes[len(minutes)-1].Start-minutes[0].Start)/60 + 1
 	width = (length + maxPlotted - 1) / maxPlotted

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// report is what --json prints. Times are Unix seconds.
+// report is the output of --json. Times are Unix seconds.
 type report struct {
 	Traffic     string       `json:"traffic"`
 	Requests    uint64       `json:"requests"`
@@ -34,8 +34,9 @@ type ruleReport struct {
 	WorstMinute minute         `json:"worst_minute"`
 }
 
-// newReport returns what simulations made of the same traffic, of a domain and path or of all: rules by domain and path. With
-// differences, they are of the configuration in force and of the new one, and it tells only these.
+// newReport returns the report of simulations of the same traffic, for a domain and path or for all, with rules by
+// domain and path. If there are differences, the simulations are of the configuration in force and of the new one, and
+// the report has only these.
 func newReport(traffic, domain, path string, all []*simulation, differences []difference) *report {
 	first := &all[0].results
 	r := &report{Traffic: traffic, Requests: first.requests, Unlimited: first.unlimited, From: first.from.Unix(), To: first.to.Unix(),
@@ -70,7 +71,7 @@ func newReport(traffic, domain, path string, all []*simulation, differences []di
 	return r
 }
 
-// String writes the report for people: a table for each rule.
+// text returns the report for people: a table for each rule.
 func (r *report) text(zone *time.Location) string {
 	var b strings.Builder
 	stamp := func(at int64, layout string) string { return time.Unix(at, 0).In(zone).Format(layout) }
@@ -105,7 +106,7 @@ func (r *report) text(zone *time.Location) string {
 	return b.String()
 }
 
-// table writes a line for each simulation:
+// table returns a line for each simulation:
 //
 //	             asked  admitted  denied      in minutes  callers denied  worst window
 //	as it is     1,200  900       300 (25 %)  12 (10 %)   3 of 100        10
@@ -118,7 +119,7 @@ func (d *ruleReport) table(minutes uint64) string {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", s.Algorithm, terminal.Thousands(s.Asked), terminal.Thousands(s.Admitted),
 			share(s.Denied, s.Asked), share(uint64(s.MinutesDenied), minutes), s.CallersDenied, s.Callers, worst)
 	}
-	_ = table.Flush() // a builder takes everything
+	_ = table.Flush() // writes to a builder never fail
 	return b.String()
 }
 
@@ -130,7 +131,7 @@ func named(callers []*caller) string {
 	return strings.Join(texts, "; ")
 }
 
-// share writes a part of a whole: 300 (25 %).
+// share formats a part of a whole: 300 (25 %).
 func share(part, whole uint64) string {
 	if part == 0 {
 		return "0"
@@ -138,15 +139,15 @@ func share(part, whole uint64) string {
 	return fmt.Sprintf("%s (%.3g %%)", terminal.Thousands(part), 100*float64(part)/float64(whole))
 }
 
-// difference is the hits of requests that one of two configurations denies and the other does not, and who asked for most of
-// them.
+// difference has the hits of requests that one of two configurations denies and the other does not, and the callers
+// with most of them.
 type difference struct {
 	By     string    `json:"denied_only_by"`
 	Hits   uint64    `json:"hits"`
 	Denied uint64    `json:"denied"` // hits that this configuration denies, whatever the other does
 	Most   []*caller `json:"most"`
 
-	callers map[string]*caller // by what they ask
+	callers map[string]*caller // by the text of the request
 }
 
 // newDifferences returns the differences of the new configuration, and of the one in force.
@@ -154,8 +155,8 @@ func newDifferences() []difference {
 	return []difference{{By: "the new files", callers: make(map[string]*caller)}, {By: "those in force", callers: make(map[string]*caller)}}
 }
 
-// add adds requests, of a domain or of all, that this configuration and the other have decided: less than the batch where
-// one failed.
+// add adds the requests of a batch, for a domain or for all, that both configurations have decided; after an error of
+// one, these are fewer than the batch.
 func (d *difference) add(batch []request, domain string, this, other *simulation) {
 	for i := range min(len(this.over), len(other.over)) {
 		r := &batch[i]

@@ -12,7 +12,7 @@ import (
 	"github.com/weirproxy/weir/server/limit"
 )
 
-// results are what became of the traffic in one simulation.
+// results are the results of one simulation.
 type results struct {
 	requests  uint64
 	unlimited uint64 // requests that no limit applied to
@@ -22,39 +22,39 @@ type results struct {
 
 func newResults() results { return results{rules: make(map[*descriptors.Rule]*ruleResults)} }
 
-// ruleResults are what became of the hits of a rule, which it denied or, in shadow mode or as a quota beside one with room,
-// would have denied. What is neither admitted nor denied was denied by other rules.
+// ruleResults are the results of the hits of a rule. Hits count as denied if the rule denied them or, in shadow mode or
+// as a quota beside one with room, would have. Hits that are neither admitted nor denied were denied by other rules.
 type ruleResults struct {
 	Algorithm     string   `json:"algorithm"`
 	Asked         uint64   `json:"asked"`
 	Admitted      uint64   `json:"admitted"`
 	Denied        uint64   `json:"denied"`
-	MinutesDenied int      `json:"minutes_denied"` // in which it denied something
+	MinutesDenied int      `json:"minutes_denied"` // minutes with denied hits
 	Callers       int      `json:"callers"`
 	CallersDenied int      `json:"callers_denied"`
-	Worst         []uint64 `json:"worst_windows"` // by limit: the most that one caller was admitted in any window
+	Worst         []uint64 `json:"worst_windows"` // by limit, the most admitted hits of one caller in any window
 
-	callers map[string]*caller // by the key that is counted under
-	minutes []minute           // in which it was asked
+	callers map[string]*caller // by the key of the counter
+	minutes []minute           // minutes with hits
 }
 
-// caller is who asks under one key of a rule.
+// caller has the hits under one key of a rule.
 type caller struct {
 	Descriptor string `json:"descriptor"`
 	Asked      uint64 `json:"asked"`
 	Denied     uint64 `json:"denied"`
 
-	admitted []window.State // for each limit of the rule an exact log
+	admitted []window.State // by limit of the rule, an exact log of admitted hits
 }
 
-// minute is the hits of a minute that begins at Start, in Unix seconds.
+// minute has the hits of a minute that begins at Start, in Unix seconds.
 type minute struct {
 	Start  int64  `json:"start"`
 	Asked  uint64 `json:"asked"`
 	Denied uint64 `json:"denied"`
 }
 
-// add adds a decided request. Each check is that of a status which has a limit, in their order.
+// add adds a decided request. The checks belong to the statuses with a limit, in their order.
 func (r *results) add(q *request, c *limit.Call, checks []backend.Check) {
 	if r.requests++; r.requests == 1 {
 		r.from = q.at

@@ -25,7 +25,7 @@ type request struct {
 	hits        uint32 // of each descriptor; 0 means 1
 }
 
-// text returns what is asked: user=ann + path=/pay.
+// text returns the descriptors of the request: user=ann + path=/pay.
 func (r *request) text() string {
 	texts := make([]string, len(r.descriptors))
 	for i, d := range r.descriptors {
@@ -34,11 +34,11 @@ func (r *request) text() string {
 	return strings.Join(texts, " + ")
 }
 
-// traffic calls yield with requests in the order of their times, and ends with the first error.
+// traffic calls yield with requests in the order of their times, and returns the first error.
 type traffic func(yield func(request) error) error
 
-// simulation is the limiter over a memory store of its own, on the clock of the traffic, with one configuration and
-// perhaps another algorithm for all its limits.
+// simulation is a limiter over a separate memory store, on the clock of the traffic, with one configuration and,
+// optionally, another algorithm for all its limits.
 type simulation struct {
 	name    string
 	limiter *limit.Limiter
@@ -48,7 +48,7 @@ type simulation struct {
 	over    []bool // of each request of the last batch: it was denied
 }
 
-// newSimulation returns a simulation, which must be closed. An algorithm of 0 leaves each limit its own.
+// newSimulation returns a simulation, which must be closed. An algorithm of 0 means the algorithm of each limit.
 func newSimulation(name string, config *descriptors.Config, a descriptors.Algorithm) *simulation {
 	s := &simulation{name: name, store: newStore(config, a), results: newResults()}
 	s.store.Store = memory.Open(memory.Config{MaxKeys: math.MaxInt, Now: func() time.Time { return time.UnixMicro(s.store.clock.Load()) }})
@@ -57,11 +57,11 @@ func newSimulation(name string, config *descriptors.Config, a descriptors.Algori
 	return s
 }
 
-// batchSize is how many requests are decided before the next simulation decides the same ones.
+// batchSize is how many requests one simulation decides before the next one decides the same requests.
 const batchSize = 4096
 
-// run has all simulations decide the traffic, each in its order, and calls each with every batch when all have. It ends
-// early when ctx does, with its error: what came until then is decided.
+// run has all simulations decide the traffic, in batches, and calls each with every decided batch. If ctx ends, run
+// returns its error; the requests until then are decided.
 func run(ctx context.Context, t traffic, each func([]request), all ...*simulation) error {
 	batch := make([]request, 0, batchSize)
 	decide := func() error {
@@ -90,7 +90,7 @@ func run(ctx context.Context, t traffic, each func([]request), all ...*simulatio
 	return err
 }
 
-// decide decides requests, by the clock that they bring.
+// decide decides requests, at their times.
 func (s *simulation) decide(batch []request) error {
 	s.over = s.over[:0]
 	for i := range batch {
@@ -112,13 +112,13 @@ func (s *simulation) decide(batch []request) error {
 	return nil
 }
 
-// store is a memory store that keeps what the limiter asks of it, and may count by another algorithm.
+// store is a memory store that records the limiter's checks, and can count by another algorithm.
 type store struct {
 	*memory.Store
 	clock     atomic.Int64                               // Unix microseconds; the store's sweep reads it too
 	algorithm descriptors.Algorithm                      // 0: that of each limit
-	converted map[*descriptors.Limit][]descriptors.Limit // by the first of a rule's limits: what they are by the algorithm
-	checks    []backend.Check                            // of the request, without refunds
+	converted map[*descriptors.Limit][]descriptors.Limit // by the first limit of a rule, its limits with the algorithm
+	checks    []backend.Check                            // the checks of the request, without refunds
 	room      []backend.Check
 }
 
@@ -149,8 +149,8 @@ func (s *store) Decide(ctx context.Context, checks []backend.Check, out []backen
 	return s.Store.Decide(ctx, checks, out)
 }
 
-// convertLimits returns limits by an algorithm: of two that would count in one state the smaller. If one of them cannot be
-// counted so, all stay as they are.
+// convertLimits returns limits with another algorithm. Of limits that would share a state it returns the smallest. If a
+// limit cannot have the algorithm, it returns all unchanged.
 func convertLimits(from []descriptors.Limit, a descriptors.Algorithm) (to []descriptors.Limit) {
 	for i := range from {
 		l, err := descriptors.NewLimit(from[i].Requests, from[i].Unit, from[i].Multiplier, a, 0)
@@ -171,12 +171,12 @@ func convertLimits(from []descriptors.Limit, a descriptors.Algorithm) (to []desc
 	return to
 }
 
-// changes reports whether some limit of a configuration is of another algorithm.
+// changes reports whether a limit of a configuration has another algorithm.
 func changes(config *descriptors.Config, a descriptors.Algorithm) bool {
 	return slices.ContainsFunc(config.Rules(), func(r *descriptors.Rule) bool { return differs(r, a) })
 }
 
-// differs reports whether some limit of a rule is of another algorithm.
+// differs reports whether a limit of a rule has another algorithm.
 func differs(r *descriptors.Rule, a descriptors.Algorithm) bool {
 	return slices.ContainsFunc(r.Limits, func(l descriptors.Limit) bool { return l.Algorithm != a })
 }

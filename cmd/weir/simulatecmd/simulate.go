@@ -1,5 +1,5 @@
-// Package simulatecmd is weir simulate, which asks what limits would do to traffic. It decides nothing itself: the limiter
-// of weir serve does, over a memory store, on a clock that the traffic moves.
+// Package simulatecmd has the command weir simulate, which shows what limits would do to traffic. The limiter of weir
+// serve decides the requests, over a memory store, on a clock that the traffic sets.
 package simulatecmd
 
 import (
@@ -143,14 +143,14 @@ func (c *Command) Run(ctx context.Context, out terminal.Output) error {
 	return err
 }
 
-// source is traffic, about how many requests it has, and what people are told of it.
+// source is traffic, an estimate of the number of its requests, and a description for people.
 type source struct {
 	traffic traffic
 	total   int64
 	about   string
 }
 
-// source returns the traffic that the flags choose.
+// source returns the traffic that the flags select.
 func (c *Command) source(ctx context.Context, config *descriptors.Config, out *terminal.Output) (*source, error) {
 	random := rand.New(rand.NewPCG(c.Seed, 0))
 	switch {
@@ -231,7 +231,7 @@ func (c *Command) checkTraffic() error {
 	return nil
 }
 
-// domain returns the domain of requests that name none.
+// domain returns the domain of requests without a domain.
 func (c *Command) domain(config *descriptors.Config) (string, error) {
 	names := config.DomainNames()
 	if c.Domain != "" && !slices.Contains(names, c.Domain) {
@@ -243,7 +243,7 @@ func (c *Command) domain(config *descriptors.Config) (string, error) {
 	return cmp.Or(c.Domain, names[0]), nil
 }
 
-// pattern returns the pattern that the flags describe, made for the limit that its first caller meets.
+// pattern returns the pattern of the flags. Its bursts and rate fit the limit of its first caller.
 func (c *Command) pattern(config *descriptors.Config, random *rand.Rand) (*pattern, error) {
 	domain, err := c.domain(config)
 	if err != nil {

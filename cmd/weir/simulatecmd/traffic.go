@@ -24,18 +24,18 @@ import (
 	"github.com/weirproxy/weir/descriptors"
 )
 
-// file is traffic that was recorded.
+// file is recorded traffic.
 type file struct {
-	name, domain string   // domain is that of requests that name none, "" if each must
-	domains      []string // that are configured
-	mapping      string   // of an access log; "" for CSV
+	name, domain string   // domain is that of requests without one; "" if each must have one
+	domains      []string // configured domains
+	mapping      string   // mapping of an access log; "" for CSV
 	in           io.Reader
 	all          []request
-	left         int // lines of a log that lack what every descriptor of the mapping takes
+	left         int // lines of a log that lack the fields of all descriptors of the mapping
 }
 
-// read reads the file, or standard input for a dash. Requests come in any order, as an access log is written when they end,
-// so all are read before the first is decided. Progress is in bytes.
+// read reads the file, or standard input for a dash. It reads all requests before the first is decided, as they may be
+// in any order: an access log is written when requests end. Progress is in bytes.
 func (f *file) read(ctx context.Context, in io.Reader, progress *terminal.Progress) (err error) {
 	if f.name != "-" {
 		opened, err := os.Open(f.name)
@@ -76,7 +76,7 @@ func (r interruptible) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// traffic yields what was read.
+// traffic yields the requests of the file.
 func (f *file) traffic(yield func(request) error) error {
 	for _, r := range f.all {
 		if err := yield(r); err != nil {
@@ -86,7 +86,7 @@ func (f *file) traffic(yield func(request) error) error {
 	return nil
 }
 
-// readCSV reads rows of time, descriptor, hits and domain, or as a header names them.
+// readCSV reads rows of time, descriptor, hits and domain, or with the columns of a header.
 func (f *file) readCSV(add func(request)) error {
 	rows := csv.NewReader(f.in)
 	rows.ReuseRecord, rows.FieldsPerRecord = true, -1
@@ -127,7 +127,7 @@ func (f *file) readCSV(add func(request)) error {
 	}
 }
 
-// parseRow reads a row by its columns. known are the descriptors of rows before it, by their texts.
+// parseRow parses a row. known caches descriptors by their texts.
 func parseRow(field func(string) string, known map[string][]descriptors.Descriptor) (r request, err error) {
 	hits, badHits := strconv.ParseUint(cmp.Or(field("hits"), "1"), 10, 32)
 	if badHits != nil || hits == 0 {
@@ -144,7 +144,7 @@ func parseRow(field func(string) string, known map[string][]descriptors.Descript
 	return r, err
 }
 
-// parseRequest reads the descriptors of a request: user=ann + path=/pay.
+// parseRequest parses the descriptors of a request: user=ann + path=/pay.
 func parseRequest(text string) (all []descriptors.Descriptor, err error) {
 	for _, part := range descriptors.SplitRequest(strings.Clone(text)) {
 		d, err := descriptors.ParseDescriptor(part)
@@ -215,7 +215,7 @@ func (f *file) readLog(add func(request)) error {
 // field is a field of an access log in a mapping: {path}, {path|path} without its query, {peer|host} without its port.
 var field = regexp.MustCompile(`\{([^{}|]+)(\|path|\|host)?\}`)
 
-// mapFields fills in fields. As Envoy does, it leaves out a descriptor of which one is missing.
+// mapFields fills in fields. Like Envoy, it leaves out a descriptor of which a field is missing.
 func mapFields(mapped []descriptors.Descriptor, fields map[string]any) (all []descriptors.Descriptor) {
 	for _, m := range mapped {
 		d, whole := slices.Clone(m), true

@@ -13,20 +13,20 @@ import (
 	"github.com/prometheus/prometheus/util/strutil"
 )
 
-// maxTokens is the most tokens of a query. Parsing takes time that grows with their square. Evaluation takes a stack that
-// grows with their nesting, and a full stack ends the process.
+// maxTokens is the most tokens of a query. Parsing takes time that grows with their square. Evaluation takes a stack
+// that grows with their nesting, and a full stack ends the process.
 const maxTokens = 5000
 
-// maxCostlyBytes is the most bytes of all costly patterns of a query, which repeat, have classes, or fold case. Each byte of
-// these may become 1,000 instructions of some 100 bytes; a byte of any other pattern becomes one instruction.
+// maxCostlyBytes is the most bytes of all costly patterns of a query, which repeat, have classes, or fold case. Each
+// byte of these may become 1,000 instructions of some 100 bytes; a byte of any other pattern becomes one instruction.
 const maxCostlyBytes = 256
 
 // costlyPattern matches such patterns, but nothing escaped.
 var costlyPattern = regexp.MustCompile(`(?s)^(?:[^\\]|\\[^pP])*?(?:[{[]|\\[pP]|\(\?)`)
 
-// CheckText returns an error if a text is too costly for Prometheus's parser: too long, or with patterns that take much memory
-// and time to compile, which the parser does. Call it before you parse text of a request; Instant and Range do. It finds no
-// other faults.
+// CheckText returns an error if a text is too costly for Prometheus's parser: too long, or with patterns that take much
+// memory and time to compile, which the parser does. Call it before you parse text of a request; Instant and Range do.
+// It finds no other faults.
 func CheckText(text string) error {
 	lexer := parser.Lex(text)
 	budget := maxCostlyBytes
@@ -53,12 +53,13 @@ func CheckText(text string) error {
 	return fmt.Errorf("the query has more than %d tokens: ask in several queries", maxTokens)
 }
 
-// maxPointsRead is the most points of one series that functions over subqueries may read; a point counts once for each window
-// that holds it. Prometheus's engine reads some 10⁸ points a second, and notices only between series that its caller has left.
+// maxPointsRead is the most points of one series that functions over subqueries may read; a point counts once for each
+// window that holds it. Prometheus's engine reads some 10⁸ points a second, and notices only between series that its
+// caller has left.
 const maxPointsRead = 100_000_000
 
-// checkSteps returns an error if a query and its subqueries have so many steps that Prometheus's engine would keep more than
-// the bound on samples, or read more than maxPointsRead. The engine itself counts neither.
+// checkSteps returns an error if a query and its subqueries have so many steps that Prometheus's engine would keep more
+// than the bound on samples, or read more than maxPointsRead. The engine itself counts neither.
 func checkSteps(s *parser.EvalStmt, maximum int) error {
 	span, moments := float64(max(s.End.Sub(s.Start), 0)), 1.0
 	if s.Interval > 0 {
@@ -87,10 +88,10 @@ func checkSteps(s *parser.EvalStmt, maximum int) error {
 	return nil
 }
 
-// growth is by how much label_replace and label_join may lengthen names.
+// growth bounds how much longer label_replace and label_join may make names.
 type growth struct {
-	all, longest float64 // times: of all labels that are made of a series together, and of one
-	text         int     // bytes of the query, parts of which stand in each
+	all, longest float64 // factors: for all labels of a series together, and for its longest label
+	text         int     // bytes of the query, parts of which may be in each label
 }
 
 // cost returns how many samples a name costs after its growth, from its cost as stored.
@@ -109,7 +110,7 @@ func growthOf(n parser.Node) (g growth) {
 	if call == nil || call.Func == nil {
 		return g
 	}
-	parts := 0 // each of which may be as long as the longest label
+	parts := 0 // number of parts, each as long as the longest label at most
 	switch call.Func.Name {
 	case "label_replace":
 		parts = max(strings.Count(call.Args[2].String(), "$"), 1)

@@ -29,7 +29,7 @@ type decade struct {
 
 func newDecade(t testing.TB, series int, each func(n int)) *decade {
 	d := &decade{of: new(history.Ledger), series: series, each: each}
-	last, keep := someday.Unix()/minute, history.DefaultKeep()
+	last, keep := someday.Unix()/minute, history.DefaultRetention()
 	keep.MaxPoints = 1 << 20
 	for _, c := range []struct{ days, apart int64 }{{3650, 1440}, {30, 60}, {7, 5}, {1, 1}} {
 		for at := last - c.days*1440; at <= last; at += c.apart {
@@ -67,8 +67,8 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Ten years of 10,000 series are 120 million samples. The query ends with Prometheus's error, and at no time has held more
-// than its bound.
+// Ten years of 10,000 series are 120 million samples. The query ends with Prometheus's error, and at no time has held
+// more than its bound.
 func TestQueryForAllEndsAtItsBound(t *testing.T) {
 	var most, before int64
 	reads := 0
@@ -100,7 +100,7 @@ func TestQueryForAllEndsAtItsBound(t *testing.T) {
 // Names take memory as samples do, in queries and in lists of labels.
 func TestNamesAreBoundedLikeSamples(t *testing.T) {
 	d := newDecade(t, 100_000, func(int) {})
-	keep, one := history.DefaultKeep(), &history.Increment{Minute: someday.Unix()/minute - 10, Hits: 1}
+	keep, one := history.DefaultRetention(), &history.Increment{Minute: someday.Unix()/minute - 10, Hits: 1}
 	d.of = new(history.Ledger)
 	if err := d.of.Apply(d.of, one, &keep, someday.Unix(), new(history.ApplyResult)); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestGrowingNamesAreBoundedLikeSamples(t *testing.T) {
 }
 
 func TestQueriesWithoutABoundAreRefused(t *testing.T) {
-	e := newPast(t, history.DefaultKeep()).engine()
+	e := newPast(t, history.DefaultRetention()).engine()
 	for what, text := range map[string]string{
 		"smoothed":     `sum(weir_hits_total smoothed)`,
 		"count_values": `sum(count_values("v", weir_hits_peak))`,
@@ -153,7 +153,7 @@ func TestQueriesWithoutABoundAreRefused(t *testing.T) {
 }
 
 func TestHostileQueryTextIsAnError(t *testing.T) {
-	e := newPast(t, history.DefaultKeep()).engine()
+	e := newPast(t, history.DefaultRetention()).engine()
 	matching := func(pattern string) string { return `weir_hits_total{path=~"` + pattern + `"}` }
 	for text, want := range map[string]string{
 		"1" + strings.Repeat("+1", 500_000):                                   "tokens",
@@ -234,7 +234,7 @@ func (broken) Query(context.Context, history.Query, func(history.Series) error) 
 }
 
 func TestFailingStoreIsAStorageError(t *testing.T) {
-	e := newPast(t, history.DefaultKeep()).engine(func(c *Config) { c.Store = broken{} })
+	e := newPast(t, history.DefaultRetention()).engine(func(c *Config) { c.Store = broken{} })
 	var failed promql.ErrStorage
 	if err := instant(t, e, "weir_hits_total", someday.Unix()).Err; !errors.As(err, &failed) || !strings.Contains(err.Error(), errBroken.Error()) {
 		t.Errorf("the query ends with %v, want a %T that says why", err, failed)

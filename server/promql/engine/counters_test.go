@@ -13,7 +13,7 @@ import (
 
 // The table of what Grafana asks, over 70 days in all tiers, of a busy and a sparse series.
 func TestQueriesBetweenBucketBordersAreExact(t *testing.T) {
-	p := seventyDays(t, history.DefaultKeep())
+	p := seventyDays(t, history.DefaultRetention())
 	e, now := p.engine(), p.clock.Load()
 	midnight := now / day * day
 	for _, c := range []struct {
@@ -67,7 +67,7 @@ func TestQueriesBetweenBucketBordersAreExact(t *testing.T) {
 
 // Zoomed out so far that no bucket ends in a window, a rate is the mean of its bucket, without a gap.
 func TestRatesInsideBucketsHaveNoGap(t *testing.T) {
-	p := seventyDays(t, history.DefaultKeep())
+	p := seventyDays(t, history.DefaultRetention())
 	e := p.engine()
 	midnight := p.clock.Load() / day * day
 	for _, id := range []history.ID{busy, sparse} {
@@ -96,7 +96,7 @@ func TestRatesInsideBucketsHaveNoGap(t *testing.T) {
 }
 
 func TestNoSamplesOutsideTheHistory(t *testing.T) {
-	p := newPast(t, history.DefaultKeep())
+	p := newPast(t, history.DefaultRetention())
 	now := p.clock.Load()
 	first := now/minute - 40
 	p.count(history.Increment{ID: busy, Minute: first, Hits: 5}, history.Increment{ID: busy, Minute: first + 10, Hits: 6})
@@ -161,7 +161,7 @@ func (p *past) scatter(r *rand.Rand, n int, days int64) (all []history.Increment
 func (p *past) aligned(r *rand.Rand, days int64) int64 {
 	now := p.clock.Load()
 	at := now - r.Int64N(1+r.Int64N(days*day))
-	tier, keep := history.Minutes, history.DefaultKeep()
+	tier, keep := history.Minutes, history.DefaultRetention()
 	for tier < history.Days && at < now-int64(keep.Ages[tier]/time.Second) {
 		tier++
 	}
@@ -170,7 +170,7 @@ func (p *past) aligned(r *rand.Rand, days int64) int64 {
 
 func TestAnyWindowBetweenBordersIsExact(t *testing.T) {
 	r := dice(t)
-	p := newPast(t, history.DefaultKeep())
+	p := newPast(t, history.DefaultRetention())
 	p.count(p.scatter(r, 3000, 60)...)
 	historytest.Downsample(p.t, p.store, p.now())
 	e := p.engine()
@@ -187,7 +187,7 @@ func TestAnyWindowBetweenBordersIsExact(t *testing.T) {
 
 // A series that was downsampled early has days where its age promises minutes: the query finds out, and looks further.
 func TestEarlyDownsampledSeriesHasNoGap(t *testing.T) {
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.MaxPoints = 1
 	p := newPast(t, keep)
 	now := p.clock.Load()

@@ -24,7 +24,7 @@ func (s spoilt) Query(ctx context.Context, q history.Query, yield func(history.S
 
 // A damaged series is named, and the others are answered as if it were not there.
 func TestDamagedSeriesIsAWarning(t *testing.T) {
-	p := newPast(t, history.DefaultKeep())
+	p := newPast(t, history.DefaultRetention())
 	at := p.clock.Load()/minute - 5
 	p.count(history.Increment{ID: busy, Minute: at, Hits: 7}, history.Increment{ID: sparse, Minute: at, Hits: 7})
 	for _, damaged := range []history.Series{{ID: someIDs[1], Lifetime: 5}, {Unnamed: true}} {

@@ -1,6 +1,6 @@
-// Package engine evaluates PromQL over the history of hits, by Prometheus's own engine. Where a bucket of the history begins
-// or ends, the count of a series is exact, so rate and increase are exact between borders of buckets of any tier. README.md
-// explains it, and what is not exact.
+// Package engine evaluates PromQL over the history of hits, with Prometheus's engine. Where a bucket of the history
+// begins or ends, the count of a series is exact, so rate and increase are exact between borders of buckets of any
+// tier. README.md explains this, and which results are not exact.
 package engine
 
 import (
@@ -21,16 +21,16 @@ type Config struct {
 	// Rules returns the rules in force, for the series of their limits.
 	Rules func() []*descriptors.Rule
 	Now   func() time.Time
-	// MaxSamples is the most samples of 16 bytes that a query may read from the store, and the most that its evaluation may
-	// hold, as Prometheus counts them. Names count as samples too. A query beyond it ends with [promql.ErrTooManySamples].
-	// It must be positive.
+	// MaxSamples is the most samples of 16 bytes that a query may read from the store, and the most that its evaluation
+	// may hold, as Prometheus counts them. Names count as samples too. A query beyond it ends with
+	// [promql.ErrTooManySamples]. It must be positive.
 	MaxSamples int
 	Timeout    time.Duration // of a query, which then ends with [promql.ErrQueryTimeout]; positive
 	Log        *slog.Logger  // nil for none
 }
 
-// Engine evaluates queries over a history. It may be used concurrently, but bound the number of queries: each may hold much
-// memory until its result is closed.
+// Engine evaluates queries over a history. It may be used concurrently, but bound the number of queries: each may hold
+// much memory until its result is closed.
 type Engine struct {
 	config Config
 	engine *promql.Engine
@@ -49,16 +49,16 @@ func New(c Config) *Engine {
 		Parser:                   smoothing{NewParser()}})}
 }
 
-// Instant returns a query for a moment. Its error is one of parsing. Execute the query once; only that reads the history. ctx
-// does not bound the execution.
+// Instant returns a query for a moment. Its error is one of parsing. Execute the query once; only that reads the
+// history. ctx does not bound the execution.
 func (e *Engine) Instant(ctx context.Context, text string, at time.Time) (promql.Query, error) {
 	return e.query(func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
 		return e.engine.NewInstantQuery(ctx, source, o, text, at)
 	})
 }
 
-// Range returns a query for the moments from the first to the last, a step (of at least a millisecond) apart. Its error is one
-// of parsing.
+// Range returns a query for the moments from the first to the last at intervals of step, which is at least a
+// millisecond. Its error is that of parsing.
 func (e *Engine) Range(ctx context.Context, text string, from, to time.Time, step time.Duration) (promql.Query, error) {
 	return e.query(func(source storage.Queryable, o promql.QueryOpts) (promql.Query, error) {
 		return e.engine.NewRangeQuery(ctx, source, o, text, from, to, step)

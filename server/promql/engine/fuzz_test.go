@@ -28,7 +28,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		f.Add(text, int64(4000), int64(1000), int64(1000))
 	}
-	p := newPast(f, history.DefaultKeep())
+	p := newPast(f, history.DefaultRetention())
 	r := dice(f)
 	p.count(p.scatter(r, 300, 100)...)
 	historytest.Downsample(p.t, p.store, p.now())

@@ -33,10 +33,10 @@ type past struct {
 var someday = time.Date(2026, 11, 23, 10, 17, 42, 0, time.UTC)
 
 // newPast returns an empty history.
-func newPast(t testing.TB, keep history.Keep) *past {
+func newPast(t testing.TB, keep history.Retention) *past {
 	p := &past{t: t, hits: make(map[history.ID]map[int64]uint64)}
 	p.clock.Store(someday.Unix())
-	p.store = historytest.NewLedgers(historytest.Options{Keep: keep, Now: p.now, Step: func(string) {}})
+	p.store = historytest.NewLedgers(historytest.Options{Retention: keep, Now: p.now, Step: func(string) {}})
 	return p
 }
 
@@ -146,7 +146,7 @@ var (
 )
 
 // seventyDays is a history of a busy and of a sparse series.
-func seventyDays(t testing.TB, keep history.Keep) *past {
+func seventyDays(t testing.TB, keep history.Retention) *past {
 	p := newPast(t, keep)
 	last := p.clock.Load() / minute
 	var all []history.Increment

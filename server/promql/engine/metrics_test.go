@@ -23,7 +23,7 @@ func rules() []*descriptors.Rule {
 
 // few is a small history of all metrics.
 func few(t testing.TB) (*past, *Engine) {
-	p := newPast(t, history.DefaultKeep())
+	p := newPast(t, history.DefaultRetention())
 	m := p.clock.Load()/minute - 10
 	for n, id := range []history.ID{{Domain: "shop", Path: "user"}, {Domain: "shop", Path: "user", Outcome: history.Over},
 		{Domain: "shop", Path: "user", Outcome: history.Near}, {Domain: "shop", Path: "user", Outcome: history.Shadow},
@@ -35,7 +35,7 @@ func few(t testing.TB) (*past, *Engine) {
 }
 
 func TestPathsAndValuesTakeBothSpellings(t *testing.T) {
-	p := newPast(t, history.DefaultKeep())
+	p := newPast(t, history.DefaultRetention())
 	m := p.clock.Load()/minute - 10
 	for _, id := range []history.ID{{Domain: "shop", Path: "user/path=%2Fpay", Value: "user=ann"}, {Domain: "shop", Path: "user/path=%2Fpay"},
 		{Domain: "shop", Path: "tenant", Value: "tenant=a%2Fb"}, {Domain: "shop", Path: "path=%2F*", Value: "path=%2Fx"},
@@ -136,7 +136,7 @@ func TestSelectorsFindTheNamedSeries(t *testing.T) {
 
 // A peak holds for all of its bucket, and is 0 where there is no bucket, so that no window over it is empty.
 func TestPeaksAreStepsWithoutGaps(t *testing.T) {
-	p := newPast(t, history.DefaultKeep())
+	p := newPast(t, history.DefaultRetention())
 	now := p.clock.Load()
 	old := now/day*day - 40*day
 	p.count(history.Increment{ID: busy, Minute: old/minute + 7, Hits: 20}, history.Increment{ID: busy, Minute: old/minute + 900, Hits: 30},
@@ -164,7 +164,7 @@ func TestPeaksAreStepsWithoutGaps(t *testing.T) {
 
 // A bucket that is not over, a day after an early roll, has its peak until now and not a moment longer.
 func TestPeaksHoldUntilNow(t *testing.T) {
-	keep := history.DefaultKeep()
+	keep := history.DefaultRetention()
 	keep.MaxPoints = 1
 	p := newPast(t, keep)
 	now := p.clock.Load()

@@ -20,7 +20,7 @@ type selection struct {
 	namesOnly bool // no samples are wanted
 	hints     *storage.SelectHints
 	from, to  int64 // Unix seconds, both included
-	// How far apart samples are repeated while nothing changes, in milliseconds.
+	// Intervals at which samples are repeated while nothing changes, in milliseconds.
 	repeatCounter, repeatGauge int64
 
 	found   []*series
@@ -62,11 +62,12 @@ func (s *selection) readHits(ctx context.Context) error {
 	if err := s.readStore(ctx, query, s.add); err != nil || len(s.found) > 0 || query.Path == nil && query.Value == nil {
 		return err
 	}
-	return s.readSpelled(ctx, query)
+	return s.readReadable(ctx, query)
 }
 
-// readSpelled reads for a query whose paths and values are not spelled as stored. It first looks for the stored names.
-func (s *selection) readSpelled(ctx context.Context, query history.Query) error {
+// readReadable reads for a query whose paths and values are in their readable form. It first looks for the stored
+// names.
+func (s *selection) readReadable(ctx context.Context, query history.Query) error {
 	names := query
 	names.Path, names.Value, names.To = nil, nil, names.From // nothing but names is read
 	stored := make(map[[2]string]bool)
@@ -85,8 +86,8 @@ func (s *selection) readSpelled(ctx context.Context, query history.Query) error 
 	return err
 }
 
-// matches reports whether labels fit all matchers. A path or value may be spelled as stored or as shown; a matcher may name
-// the outcome over by another name, alone or as an alternative.
+// matches reports whether labels fit all matchers. A path or value may be spelled as stored or as shown; a matcher may
+// name the outcome over by another name, alone or as an alternative.
 func matches(matchers labels.Selector, l labels.Labels) bool {
 	for _, m := range matchers {
 		text, wants := l.Get(m.Name), m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
@@ -160,12 +161,12 @@ func (s *selection) appendTotals(dst []history.Sample, one *history.Series) []hi
 	if before := one.Lifetime - one.Stored(); before > 0 && s.from < first {
 		dst = append(dst, history.Sample{At: s.from, Total: before})
 	}
-	return s.upToNow(one.AppendSamples(dst, s.now))
+	return s.extendToNow(one.AppendSamples(dst, s.now))
 }
 
-// appendPeaks appends the largest minute of each bucket at its beginning, and 0 at its end if no bucket follows. Windows
-// exclude their beginning and include their end. For them the samples are a second inside both ends of the bucket, so that a
-// window sees exactly the buckets that it overlaps.
+// appendPeaks appends the largest minute of each bucket at its beginning, and 0 at its end if no bucket follows.
+// Windows exclude their beginning and include their end. For them the samples are a second inside both ends of the
+// bucket, so that a window sees exactly the buckets that it overlaps.
 func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []history.Sample {
 	inside := int64(0)
 	if s.hints.Range > 0 {
@@ -191,11 +192,11 @@ func (s *selection) appendPeaks(dst []history.Sample, one *history.Series) []his
 	if emptySince >= 0 && emptySince+inside < s.now {
 		dst = append(dst, history.Sample{At: emptySince + inside})
 	}
-	return s.upToNow(dst)
+	return s.extendToNow(dst)
 }
 
-// upToNow appends the last sample once more, at now.
-func (s *selection) upToNow(samples []history.Sample) []history.Sample {
+// extendToNow appends the last sample once more, at now.
+func (s *selection) extendToNow(samples []history.Sample) []history.Sample {
 	if n := len(samples); n > 0 && samples[n-1].At < s.now {
 		samples = append(samples, history.Sample{At: s.now, Total: samples[n-1].Total})
 	}
@@ -224,8 +225,8 @@ func (s *selection) addSeries(name labels.Labels, stepwise bool, repeat int64) e
 	return nil
 }
 
-// addLimits adds the limits of the rules in force, at every moment up to now, with the labels of /metrics. Limits of a rule
-// with the same text are one series.
+// addLimits adds the limits of the rules in force, at every moment up to now, with the labels of /metrics. Limits of a
+// rule with the same text are one series.
 func (s *selection) addLimits() error {
 	for _, rule := range s.config.Rules() {
 		seen := make(map[string]bool, len(rule.Limits))
@@ -237,7 +238,7 @@ func (s *selection) addLimits() error {
 				continue
 			}
 			seen[text] = true
-			s.scratch = s.upToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: l.Requests}))
+			s.scratch = s.extendToNow(append(s.scratch[:0], history.Sample{At: min(s.from, s.now), Total: l.Requests}))
 			if err := s.addSeries(name, true, s.repeatGauge); err != nil {
 				return err
 			}

@@ -18,14 +18,14 @@ import (
 // staleAfter is how long a series keeps its value after its last sample, in milliseconds.
 const staleAfter = 5 * 60 * 1000
 
-// series is a series of a metric. It implements [storage.Series]. Between two equal samples a reader sees further ones, so that
-// every lookback finds one, but they are not stored.
+// series is a series of a metric. It implements [storage.Series]. Between two equal samples a reader sees further ones,
+// so that every lookback finds one, but they are not stored.
 type series struct {
 	labels  labels.Labels
 	samples []history.Sample // oldest first
 	// stepwise means that a value holds until the next sample; otherwise it is unknown between two different samples.
 	stepwise bool
-	repeat   int64 // how far apart repeated samples are, in milliseconds
+	repeat   int64 // interval of repeated samples, in milliseconds
 	complete bool  // the series ends with its last sample
 }
 

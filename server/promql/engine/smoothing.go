@@ -7,17 +7,18 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// NewParser returns a parser of all that Prometheus's does.
+// NewParser returns a parser of Prometheus's default syntax.
 func NewParser() parser.Parser { return parser.NewParser(parser.Options{}) }
 
-// Neither has a bound: Prometheus's engine does not count what it makes of a smoothed selector without a window.
+// Both expressions are refused, as their memory has no bound: Prometheus's engine does not count the samples of a
+// smoothed selector without a window.
 var (
 	errCountValues = errors.New("count_values is not among what weir evaluates: it makes a series of each value at each moment")
 	errSmoothed    = errors.New("smoothed is for selectors with a window, as in x[5m] smoothed")
 )
 
-// smoothing is a [parser.Parser] that adds "smoothed" to plain rates, so that they interpolate inside buckets, and refuses
-// expressions without a bound. It changes the parsed query, so positions in messages are those of the text.
+// smoothing is a [parser.Parser] that adds "smoothed" to plain rates, so that they interpolate inside buckets, and
+// refuses expressions without a bound. It changes the parsed query, so positions in messages are those of the text.
 type smoothing struct{ parser.Parser }
 
 func (s smoothing) ParseExpr(text string) (parser.Expr, error) {

@@ -1,14 +1,13 @@
--- Counts a batch: all of it or nothing. It adds first and undoes everything after an error, as checking first would double
--- the cost.
+-- Counts a batch as a whole or not at all. It adds first and undoes everything after an error, as checking first would
+-- double the cost.
 --
 -- KEYS: format, writers, due, for each increment its series and its chunk, and for each coarse one its chunk's peaks.
--- ARGV: format, time, writer, number, the number that it follows, how old minutes get in seconds, how many points a
--- series may hold; in JSON for each increment its chunk's number, its place counted from there, and its hits; in JSON for
--- each coarse increment which it is, the name of its chunk, when it is due, and its largest minute; for each increment its
--- series' name.
--- Reply: what became of it, the last number that is held, and how many hits of that batch were refused. If it was counted
--- now, also which increments show that their series holds too many points. Or hour and the server's present one, if
--- increments were clamped into it whose chunk is not among the keys.
+-- ARGV: format, time, writer, number, the number that it follows, the age of minutes in seconds, the most points of a
+-- series; in JSON for each increment its chunk's number, its index in the chunk, and its hits; in JSON for each coarse
+-- increment its position among all, the name of its chunk, when that is due, and its largest minute; for each increment
+-- the name of its series. Reply: applied, duplicate or gap, the last number of the writer, and how many hits of that
+-- batch were refused; for applied also the increments whose series then has too many points. Or hour and the server's
+-- present one, if increments belong into its chunk, which is not among the keys.
 
 local now = seconds(ARGV[2])
 local writer, seq, after = ARGV[3], ARGV[4], ARGV[5]
@@ -31,9 +30,9 @@ local minutes = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '10', '
 	'56', '57', '58', '59'}
 local refused, overfull = {}, {}
 local refusedHits = '0'
-local newMinute, newChunk = {}, {} -- increments that made a point, and which of these made a chunk
+local newMinute, newChunk = {}, {} -- increments that made a point, and those of them that made a chunk
 
-local coarse = {} -- by increment: those of buckets wider than a minute
+local coarse = {} -- by increment, the further arguments of those wider than a minute
 local parts = cjson.decode(ARGV[9])
 for i = 1, #parts, 4 do
 	local n = parts[i]
@@ -54,14 +53,14 @@ for i = 1, 3 * count, 3 do
 	end
 end
 
--- subtract takes a count off a field, and the field away if nothing is left.
+-- subtract subtracts a count from a field, and removes the field if it becomes 0.
 local function subtract(key, field, hits)
 	if call('HINCRBY', key, field, '-' .. hits) == 0 then
 		call('HDEL', key, field)
 	end
 end
 
--- undo takes back the increments up to the n-th, but for those refused.
+-- undo subtracts the increments up to the n-th, except refused ones.
 local function undo(n)
 	local skip = {}
 	for _, k in ipairs(refused) do
@@ -75,8 +74,8 @@ local function undo(n)
 	end
 end
 
--- broken is the answer when something stored is not what it should be. Any other error is the server's own: it refuses
--- to write, and has not written.
+-- broken returns the reply after an error: damaged if a key has a wrong type or a field is no number. Any other error
+-- is that of a server that refuses to write, and has not written.
 local function broken(key, failed)
 	if find(failed.err, 'WRONGTYPE') or find(failed.err, 'not an integer') or find(failed.err, 'overflow') then
 		return {'damaged', key, failed.err}
@@ -110,9 +109,9 @@ for n = 1, count do
 	end
 end
 
--- What follows cannot fail.
+-- The rest cannot fail.
 
--- bump adds 1 to a field that helps to find things; one that is damaged begins anew.
+-- bump adds 1 to a field that counts nothing of the history. A damaged field begins again with 1.
 local function bump(key, field)
 	local value = pcall('HINCRBY', key, field, '1')
 	if type(value) == 'table' then
@@ -122,9 +121,9 @@ local function bump(key, field)
 	return value
 end
 
--- changed says that a series has other chunks than before, or coarse ones that hold something else.
+-- changed notes that a series has other chunks than before, or other content in coarse ones.
 local function changed(series)
-	if bump(series, 'version') == 1 then -- a series that went and comes again has no version of its former life
+	if bump(series, 'version') == 1 then -- a series that was removed and comes again must not have a version twice
 		call('HSET', series, 'version', format('%.0f', now))
 	end
 end
@@ -148,7 +147,7 @@ for i = 1, #parts, 4 do
 	local n = parts[i]
 	local wide, place = coarse[n], increments[3 * n - 1]
 	if wide then
-		local peak = pcall('HGET', wide.peaks, place) -- of another type, readers tell of it
+		local peak = pcall('HGET', wide.peaks, place) -- readers report a wrong type
 		if not peak or type(peak) == 'string' and less(peak, wide.peak) then
 			call('HSET', wide.peaks, place, wide.peak)
 		end
@@ -160,7 +159,7 @@ if not heldFormat then
 	call('SET', KEYS[1], known)
 end
 local entry = seq
-if #refused > 0 then -- a replay is told of it too
+if #refused > 0 then -- for the reply to a duplicate
 	entry = seq .. ' ' .. refusedHits
 end
 call('HSET', KEYS[2], writer, entry .. ' ' .. format('%.0f', now))

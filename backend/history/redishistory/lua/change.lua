@@ -1,11 +1,10 @@
--- Changes the chunks of a series to what was worked out from what they held: all of it, once. Coarse chunks change only
--- together with the version of the list of chunks; minutes, to which writers add at any time, are compared.
+-- Changes the chunks of a series as a whole, unless they have changed since the change was computed. Coarse chunks
+-- change only together with the version of the series; minutes, to which writers add at any time, are compared.
 --
--- KEYS: format, due, series, and the hashes of chunks that change.
--- ARGV: format, time, the second at which the change was worked out, the version of the series' list of chunks that was
--- read, the series' name, when it is due next after this ('' if nothing is left of it), by how much the number of its
--- points changes; in JSON for the series and each hash a hashChange (move.go).
--- Reply: changed; or why not.
+-- KEYS: format, due, series, and the hashes of chunks that change. ARGV: format, time, the time for which the change
+-- was computed, the version of the series that was read, the name of the series, when it is due next ('' if it is to be
+-- removed), the change of the number of its points; in JSON for the series and each hash a hashChange (move.go). Reply:
+-- changed, or early or stale.
 
 if seconds(ARGV[2]) < ARGV[3] + 0 then
 	return {'early'}
@@ -38,7 +37,7 @@ if ARGV[6] == '' then
 	return {'changed'}
 end
 
--- First the removal: it is allowed to a server that is full, and what follows it in a script then is too.
+-- Removals come first: a full server allows them, and then the other commands of the script too.
 for i, change in ipairs(changes) do
 	if #change.Remove > 0 then
 		call('HDEL', KEYS[2 + i], unpack(change.Remove))

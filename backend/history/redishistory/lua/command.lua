@@ -1,4 +1,4 @@
--- Runs a command where the partition is.
+-- Runs a command on the node of the partition.
 --
 -- KEYS: format, the command's key. ARGV: format, time, the command, its other arguments. Reply: done, and the answer.
 

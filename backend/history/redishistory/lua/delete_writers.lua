@@ -1,4 +1,4 @@
--- Deletes the positions of writers that have not been heard of for long.
+-- Deletes the positions of writers that have not written for long.
 --
 -- KEYS: format, writers. ARGV: format, time, how long in seconds, writers.
 -- Reply: deleted.

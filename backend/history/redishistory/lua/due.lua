@@ -1,4 +1,4 @@
--- Says when a series is due next, unless its list of chunks has changed since that was found out.
+-- Stores when a series is due next, unless its version has changed since that was computed.
 --
 -- KEYS: format, due, series. ARGV: format, time, version, the series' name, when.
 -- Reply: due, or stale.

@@ -1,4 +1,4 @@
--- add is the exact sum of two counts.
+-- add returns the exact sum of two counts.
 local function add(a, b)
 	if #a <= 15 and #b <= 15 then
 		return format('%.0f', a + b)

@@ -1,9 +1,10 @@
--- What scripts share. Counts are decimal strings of at most 18 digits: a number of Lua's is exact only up to 15.
+-- The functions and the format check of all scripts. Counts are decimal strings of at most 18 digits, as numbers of Lua
+-- are exact only up to 15.
 
 local call, pcall = redis.call, redis.pcall
 local floor, format, find, sub = math.floor, string.format, string.find, string.sub
 
--- less compares two counts. They have no zeros before them.
+-- less reports whether a count is less than another one. Counts have no leading zeros.
 local function less(a, b)
 	if #a ~= #b then
 		return #a < #b
@@ -11,7 +12,7 @@ local function less(a, b)
 	return a < b
 end
 
--- seconds is the time that a test gives, in microseconds, or the server's.
+-- seconds returns the time that a test has given in microseconds, or the server's.
 local function seconds(given)
 	if given ~= '' then
 		return floor(given / 1000000)
@@ -19,8 +20,8 @@ local function seconds(given)
 	return tonumber(call('TIME')[1])
 end
 
--- The first key is the format of what the partition holds, and says if it moves between nodes: see FORMAT.md. Another
--- format is left alone. Who knows the token of a move has met its tombstone, or is the mover.
+-- The first key has the format of the partition, and its state if it moves between nodes; see FORMAT.md. Scripts do not
+-- touch another format. A caller that sends the token of a move has met its tombstone, or is the mover.
 local known, token = string.match(ARGV[1], '^(%S+) ?(%S*)$')
 local heldFormat = call('GET', KEYS[1])
 local state, mover, detail

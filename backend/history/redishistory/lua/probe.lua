@@ -1,7 +1,7 @@
--- Does once what the other scripts do, on a key of its own. A right that is missing is so found before a script that
--- needs it in its midst.
+-- Runs each command of the other scripts on a separate key, so that a missing right is found before a script fails
+-- halfway.
 --
--- KEYS: format, a key that nobody needs. ARGV: format, time.
+-- KEYS: format, the separate key. ARGV: format, time.
 -- Reply: fine.
 
 local key = KEYS[2]

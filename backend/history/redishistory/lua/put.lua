@@ -1,7 +1,7 @@
--- Runs a command on keys of a partition, while a mover holds it.
+-- Runs a command on keys of a partition, if the partition has a mover's state.
 --
--- KEYS: format, and those. ARGV: what the format must be, and the command with its arguments; of restore for each key its
--- dump, '' of one that there is not. Reply: put, or what the format is.
+-- KEYS: format, and the keys. ARGV: the expected format, and the command with its arguments; for restore the dump of
+-- each key, '' for one that does not exist. Reply: put, or lost and the present format.
 
 local held = redis.call('GET', KEYS[1]) or ''
 if held ~= ARGV[1] then

@@ -1,8 +1,8 @@
 -- Reads hashes at one moment.
 --
--- KEYS: format, and the hashes. ARGV: format, time.
--- Reply: read, the second, and for each hash how many fields and values there are, and these, separated by spaces; '' if
--- it is empty. For a key of another type a list with the error.
+-- KEYS: format, and the hashes. ARGV: format, time. Reply: read, the time in seconds, and for each hash the number of
+-- its fields and values, and these, separated by spaces; '' if there is no hash; a list with the error for a key of
+-- another type.
 
 local reply = {'read', seconds(ARGV[2])}
 for i = 2, #KEYS do

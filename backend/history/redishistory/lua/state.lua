@@ -1,7 +1,7 @@
 -- Reads keys, or changes one if it holds an expected value (compare and swap).
 --
--- KEYS: these, or the one. ARGV: nothing, or the expected value, the new one ('' for no key), and its TTL in milliseconds,
--- 0 for none. Reply: the value of each key.
+-- KEYS: these, or the one. ARGV: nothing, or the expected value, the new one ('' for no key), and its TTL in
+-- milliseconds, 0 for none. Reply: the value of each key.
 
 local held = {}
 for i, key in ipairs(KEYS) do
@@ -10,7 +10,7 @@ end
 if not ARGV[1] or held[1] ~= ARGV[1] then
 	return held
 end
-redis.call('DEL', KEYS[1]) -- which lets SET through on a full server
+redis.call('DEL', KEYS[1]) -- so that a full server allows SET
 if ARGV[2] ~= '' and ARGV[3] ~= '0' then
 	redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 elseif ARGV[2] ~= '' then

@@ -12,8 +12,8 @@ local function cell(chunk, fan, at)
 	return (from_bytes(format(width), chunk, at * width + 1))
 end
 
--- with returns the chunk with a new count at a place, widened if the count needs it.
-local function with(chunk, fan, at, v)
+-- set_cell returns the chunk with the count v at index at, in wider cells if the count needs them.
+local function set_cell(chunk, fan, at, v)
 	local width = #chunk / fan
 	local need = v < 256 and 1 or v < 4294967296 and 4 or 7
 	if need > width then
@@ -26,18 +26,18 @@ local function with(chunk, fan, at, v)
 	return sub(chunk, 1, at * width) .. to_bytes(format(width), v) .. sub(chunk, (at + 1) * width + 1)
 end
 
--- some returns the first place, from a given one on, with hits.
-local function some(chunk, fan, from)
+-- first_nonzero returns the index of the first cell with hits, from an index on.
+local function first_nonzero(chunk, fan, from)
 	local width = #chunk / fan
 	local at = find(chunk, '[^%z]', from * width + 1)
 	return at and floor((at - 1) / width)
 end
 
--- sum adds up the counts from one place up to, but not including, another.
+-- sum adds up the counts of the cells from one index up to, but not including, another.
 local function sum(chunk, fan, from, to)
 	local hits = 0
 	if #chunk == fan then
-		while to - from >= 8 do -- one call for eight places
+		while to - from >= 8 do -- one call for eight cells
 			local a, b, c, d, e, f, g, h = byte(chunk, from + 1, from + 8)
 			hits, from = hits + a + b + c + d + e + f + g + h, from + 8
 		end
@@ -48,15 +48,15 @@ local function sum(chunk, fan, from, to)
 	return hits
 end
 
--- upto returns the chunk with zeros after a place.
-local function upto(chunk, fan, at)
+-- zero_after returns the chunk with all cells after an index set to zero.
+local function zero_after(chunk, fan, at)
 	local left = (at + 1) * #chunk / fan
 	return sub(chunk, 1, left) .. string.rep('\0', #chunk - left)
 end
 
--- back_from removes newer hits from the places before a given one, newest first. It returns the last place that still has a
--- hit, and how many of its own are removed. More hits than these must be there.
-local function back_from(chunk, fan, to, hits)
+-- skip_newest skips hits in the cells before an index, newest first. It returns the index of the cell with the newest
+-- hit that is not skipped, and how many hits of that cell are skipped. The cells must have more hits than these.
+local function skip_newest(chunk, fan, to, hits)
 	local from = 0
 	while to - from > 1 do
 		local middle = floor((from + to) / 2)

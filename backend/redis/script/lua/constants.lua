@@ -1,4 +1,4 @@
--- What the parts of this script share. All times are in microseconds.
+-- The constants and library functions that all parts of this script use. All times are in microseconds.
 
 local call, to_bytes, from_bytes = redis.call, struct.pack, struct.unpack
 local ceil, floor, max, min = math.ceil, math.floor, math.max, math.min

@@ -1,9 +1,10 @@
--- fixed_window: one epoch-aligned window. Its field has the window's number, its hits and, if any are leased, how many.
+-- fixed_window: one epoch-aligned window. Its field has the window's number, its hits, and the number of leased hits,
+-- if any.
 
 algorithms[2] = function(limit) -- descriptors.FixedWindow
 	local name, width = limit.name, limit.width
 	local live, held, leased, changed
-	limit.look, limit.aligned = 0, true
+	limit.look_hits, limit.aligned = 0, true
 
 	function limit.load(now)
 		local value = call('HGET', key, name)
@@ -37,24 +38,24 @@ algorithms[2] = function(limit) -- descriptors.FixedWindow
 		return leased
 	end
 
-	function limit.hold()
+	function limit.falls_to()
 		return (live + 1) * width
 	end
 
-	function limit.lasts()
+	function limit.expiry()
 		return held > 0 and (live + 1) * width or 0
 	end
 
 	function limit.count(_, hits, granted)
-		local lasted = held == 0 and hits > 0 and 0
+		local old_expiry = held == 0 and hits > 0 and 0
 		held = held + hits
 		if held > MAX_COUNT then
 			held = MAX_COUNT
 		end
 		leased = leased + granted
 		if leased > 0 and (changed or hits > 0) then
-			return held, to_bytes('<I7I7I7', live, held, leased), lasted
+			return held, to_bytes('<I7I7I7', live, held, leased), old_expiry
 		end
-		return held, (changed or hits > 0) and to_bytes('<I7I7', live, held), lasted
+		return held, (changed or hits > 0) and to_bytes('<I7I7', live, held), old_expiry
 	end
 end

@@ -1,4 +1,4 @@
--- The key, a hash, of the present check. Its changes are written together at the end of the check.
+-- The state of the key of the present check, a hash. All changes of it are written together at the end of the check.
 
 local ERASED = {} -- marks a field to remove
 
@@ -9,7 +9,7 @@ local written, writes = {}, 0   -- names of fields and their values, one after t
 local erased, erasures = {}, 0  -- names of fields
 local stepped                   -- the clock has stepped back over buckets with leases
 
--- clear_key clears the cache of the last key, and changes that an error left unwritten.
+-- clear_key clears the cached chunks of the last key, and the changes that an error left unwritten.
 local function clear_key()
 	chunks, touches, writes, erasures = nil, 0, 0, 0
 end
@@ -65,30 +65,31 @@ local function save()
 	clear_key()
 end
 
--- kept returns until when a key is kept for hits that leave their window at a moment: up to a sixteenth of the window longer,
--- so that few new buckets have to prolong it.
-local function kept(moment, window)
+-- round_up_expiry returns the expiry of a key whose hits leave their window at a moment. It is up to a sixteenth of the
+-- window later than the moment, so that few new buckets have to extend it.
+local function round_up_expiry(moment, window)
 	local part = window / 16
 	return ceil(moment / part) * part
 end
 
--- spread returns how many milliseconds longer than needed the key is kept, by its hash tag: windows of all keys end at the same
--- moments, and otherwise the server would have to remove all of them at once.
-local function spread()
+-- jitter returns the milliseconds by which the key's TTL is longer than needed, from the key's hash tag. The windows of
+-- all keys end at the same moments; without the jitter the server would have to remove all keys at once.
+local function jitter()
 	return (byte(key, 7) * 64 + byte(key, 8)) % 1000
 end
 
--- keep extends the key's TTL to a moment. If that prolonged the key, it returns the old end: the fields of dropped limits would
--- now outlive their time, and have to be trimmed.
-local function keep(moment, now)
+-- extend_ttl extends the key's TTL to a moment. If the key would have expired before, extend_ttl returns when: fields
+-- of dropped limits would have expired with it, and now have to be trimmed.
+local function extend_ttl(moment, now)
 	local needed, left = ceil((moment - now) / 1000), call('PTTL', key)
 	if left < needed then
-		call('PEXPIRE', key, needed + spread())
+		call('PEXPIRE', key, needed + jitter())
 		return left >= 0 and now + left * 1000
 	end
 end
 
--- broken raises an error if fields contradict each other: somebody has changed them, and a script must not search without end.
-local function broken()
+-- inconsistent raises an error because fields contradict each other, as after a change by another program: a search in
+-- them might not end.
+local function inconsistent()
 	error('the fields of ' .. key .. ' do not fit each other')
 end

@@ -1,11 +1,13 @@
--- A question, as AppendArg packs it: operation, hits, a part about leases (or none), and limits. A count may ask for a lease:
--- the wanted hits, the largest share of the rest, less abandoned hits, and an identity for a state that has none. A refund may
--- settle a lease: its hits, the unused ones, the moment of its grant, and the identity of its state. A limit has: algorithm,
--- whether it charges denied hits, the requests that fit at once, window, width of the finest buckets, the name of its field,
--- and for each level, finest first, the buckets of a chunk. A token bucket has no levels, and instead of the width the requests
--- that leak in a window.
+-- A spec is a check as AppendArg packs it: operation, hits, a lease (or none), and limits. The fields are those of
+-- backend.Check:
 --
--- A limit has the functions of its algorithm. It loads what a key holds, changes and saves it, and then serves the next key:
+--   lease of a count      Want, Share, Abandoned, and a State for a key that has none
+--   lease of a refund     Granted, Unused, ChargedAt and State, to settle it
+--   limit                 algorithm; whether it charges denied hits; the hits that fit at once; window; width of the finest
+--                         buckets (of a token bucket: the hits that leak in a window); the name of its field; and for each
+--                         level, finest first, the buckets of a chunk
+--
+-- A limit has the functions of its algorithm. Its state is that of one key at a time: load replaces it.
 --
 --   load(now)             reads the hits that count now, and returns their number
 --   refund(hits)          removes the newest hits; so many must count
@@ -15,19 +17,19 @@
 --   count(now, hits, granted)
 --                         counts hits, as many as there is room for. The last ones, granted, belong to a lease: no refund
 --                         takes them before their bucket has ended. It returns the hits that then count; the field to write,
---                         if any, or ERASED; and until when the key had to last for the loaded hits, false if unchanged.
+--                         if any, or ERASED; and the expiry that the loaded hits needed, false if it is unchanged.
 --                         It puts changed chunks.
---   hold(keep)            returns the first moment at which at most keep hits still count; more must count now
---   lasts()               returns until when the key must last for the hits; 0 without hits
---   look                  how many hits must fit for a look to pass
---   aligned                 true if windows begin at fixed moments of the clock, even while nothing counts
+--   falls_to(most)        returns the first moment at which at most that many hits still count; more must count now
+--   expiry()              returns when the key may expire, given its hits; 0 without hits
+--   look_hits             how many hits must fit for a look to pass
+--   aligned               true if windows begin at fixed moments of the clock, even while nothing counts
 
-local MAX_CACHED = 300 -- most cached questions, and most cached sets of limits
+local MAX_CACHED = 300 -- most cached specs, and most cached sets of limits
 
-local algorithms = {} -- by their numbers in Go: functions that give a limit its functions
+local algorithms = {} -- by the number of the algorithm in Go: a function that adds the algorithm's functions to a limit
 
--- later returns an algorithm that is made at its first use.
-local function later(make)
+-- lazily returns an algorithm that make makes at its first use.
+local function lazily(make)
 	local made
 	return function(limit)
 		made = made or make()
@@ -35,8 +37,8 @@ local function later(make)
 	end
 end
 
-local questions, asked = {}, 0
-local remembered, sets = {}, 0
+local specs, cached_specs = {}, 0
+local limit_sets, cached_sets = {}, 0
 
 local function limits_of(packed)
 	local limits = {}
@@ -44,18 +46,18 @@ local function limits_of(packed)
 	for i = 1, count do
 		local l = {}
 		local algorithm
-		algorithm, l.always, l.requests, l.window, l.width, l.name, l.fans, at =
+		algorithm, l.charges_denied, l.requests, l.window, l.width, l.name, l.fans, at =
 			from_bytes('<BBI7I7I7Bc0Bc0', packed, at)
-		l.rate, l.look, l.always = l.width, 1, l.always == 1
+		l.rate, l.look_hits, l.charges_denied = l.width, 1, l.charges_denied == 1
 		algorithms[algorithm](l)
 		limits[i] = l
 	end
 	return limits
 end
 
--- question returns the parsed question of a check, from a cache if possible.
-local function question(packed)
-	local known = questions[packed]
+-- parse_spec returns the parsed spec of a check, from a cache if possible.
+local function parse_spec(packed)
+	local known = specs[packed]
 	if known then
 		return known
 	end
@@ -72,22 +74,22 @@ local function question(packed)
 			lease.granted, lease.unused, lease.moment = from_bytes('<I7I7I7', packed, 9)
 		end
 	end
-	local limits = remembered[rest]
+	local limits = limit_sets[rest]
 	if not limits then
 		limits = limits_of(rest)
-		if sets == MAX_CACHED then
-			remembered, sets = {}, 0
+		if cached_sets == MAX_CACHED then
+			limit_sets, cached_sets = {}, 0
 		end
-		remembered[rest], sets = limits, sets + 1
+		limit_sets[rest], cached_sets = limits, cached_sets + 1
 	end
-	known = {limits = limits, op = op, lease = lease, more = op == COUNT and min(hits, MAX_COUNT) or 0,
-		less = op == REFUND and hits or 0, size = op == COUNT and hits or op == REFUND and 0 or nil}
-	if lease then -- not cached: the next question with a lease differs
+	known = {limits = limits, op = op, lease = lease, charge = op == COUNT and min(hits, MAX_COUNT) or 0,
+		refund = op == REFUND and hits or 0, size = op == COUNT and hits or op == REFUND and 0 or nil}
+	if lease then -- not cached: the next spec with a lease differs
 		return known
 	end
-	if asked == MAX_CACHED then
-		questions, asked = {}, 0
+	if cached_specs == MAX_CACHED then
+		specs, cached_specs = {}, 0
 	end
-	questions[packed], asked = known, asked + 1
+	specs[packed], cached_specs = known, cached_specs + 1
 	return known
 end

@@ -1,23 +1,23 @@
--- The decision of all limits of a check, as package window makes it in Go.
+-- The decision of a check under all its limits, as package window makes it in Go.
 
 local function longer(wait, than)
 	return than ~= NEVER and (wait == NEVER or wait > than)
 end
 
--- resets returns how long after an allowed check a limit has more left.
-local function resets(l, granted, now)
+-- reset_in returns the time after an allowed check until a limit has room for one more hit.
+local function reset_in(l, granted, now)
 	if l.held > 0 then
-		return l.hold(l.held + granted - 1) - now
+		return l.falls_to(l.held + granted - 1) - now
 	end
-	return l.aligned and l.hold() - now or 0
+	return l.aligned and l.falls_to() - now or 0
 end
 
--- allow answers by the limit with the least left; if several have nothing left, by the one that resets last. If the check's hits
--- filled a limit, a longer reply also has the moment when all limits have room for as many again. A refund that leases
--- prevented in part uses that reply for the hits that still count. Hits granted by a lease do not count here, as they are
--- the caller's.
-local function allow(limits, count, asked, granted, now)
-	local more = asked.more
+-- allow answers by the limit that has the fewest hits left; if several have none left, by the one that resets last. If
+-- the check's hits filled a limit, a longer reply also has the time until all limits have room for as many hits again.
+-- If leases kept a refund from removing all its hits, the longer reply has the hits that still count instead. Leased
+-- hits do not count here.
+local function allow(limits, count, spec, granted, now)
+	local charge = spec.charge
 	local strictest = 1
 	local l = limits[1]
 	local remaining = l.requests - l.held
@@ -28,23 +28,23 @@ local function allow(limits, count, asked, granted, now)
 			strictest, l, remaining = i, other, left
 		end
 	end
-	local reset = resets(l, granted, now)
+	local reset = reset_in(l, granted, now)
 	for i = strictest + 1, remaining > 0 and 0 or count do
 		local other = limits[i]
-		local later = other.requests <= other.held and resets(other, granted, now) or 0
+		local later = other.requests <= other.held and reset_in(other, granted, now) or 0
 		if later > reset then
 			strictest, l, reset = i, other, later
 		end
 	end
 	local held = l.held
 	local full = 0
-	for i = 1, more > 0 and remaining < more and count or 0 do
+	for i = 1, charge > 0 and remaining < charge and count or 0 do
 		local other = limits[i]
-		if other.held > other.requests - more then
-			full = max(full, other.hold(other.requests + granted - more) - now)
+		if other.held > other.requests - charge then
+			full = max(full, other.falls_to(other.requests + granted - charge) - now)
 		end
 	end
-	if held > max(0, l.before - asked.less) and asked.less > 0 then
+	if held > max(0, l.before - spec.refund) and spec.refund > 0 then
 		full = held
 	end
 	if full > 0 then
@@ -53,26 +53,26 @@ local function allow(limits, count, asked, granted, now)
 	return to_bytes('<Bdd', strictest - 1, l.before, reset)
 end
 
--- deny answers by the limit that denies for the longest. A limit that admitted the check also makes the caller wait, if it
--- charged the check and is full now. If the check would fit without the leased hits, it waits at most until the last lease
--- is settled. size is the hits of the check, nil for a look.
+-- deny answers by the limit that denies for the longest time. A limit that admitted the check also makes the caller
+-- wait, if it charged the check and is full now. If the check would fit without the leased hits, the caller waits at
+-- most until the last lease is settled. size is the number of hits of the check, nil for a look.
 local function deny(limits, size, now)
 	local strictest, denial, longest, reset = nil, 0, 0, 0
 	local fits, settled = true, 0
 	for i, l in ipairs(limits) do
-		local keep, retry = l.requests - (size or l.look), NEVER
+		local most, retry = l.requests - (size or l.look_hits), NEVER
 		local leased = l.leased and l.leased() or 0
-		fits = fits and keep >= 0 and l.held - leased <= keep
+		fits = fits and most >= 0 and l.held - leased <= most
 		if leased > 0 then
 			settled = max(settled, min(l.width, LEASE_TIME) + SETTLE_TIME)
 		end
-		local leaves = l.held > max(0, keep) and l.hold(max(0, keep)) - now or 0
-		if keep >= 0 then
+		local leaves = l.held > max(0, most) and l.falls_to(max(0, most)) - now or 0
+		if most >= 0 then
 			retry = leaves
 		elseif leaves == 0 then
 			leaves = l.window
 		end
-		if l.before > keep and (not strictest or longer(retry, denial)) then
+		if l.before > most and (not strictest or longer(retry, denial)) then
 			strictest, denial = i, retry
 		end
 		if longer(retry, longest) then
@@ -88,24 +88,25 @@ local function deny(limits, size, now)
 	return to_bytes('<Bddd', strictest - 1, limits[strictest].before, reset, longest)
 end
 
--- prolong makes the key last for the hits that count in it.
-local function prolong(limits, now)
+-- extend_expiry extends the key's TTL if its hits need it.
+local function extend_expiry(limits, now)
 	local ended, needed = 0, 0
 	for i = 1, #limits do
 		local l = limits[i]
-		local lasts = l.lasts()
-		needed, ended = max(needed, lasts), max(ended, l.lasted or lasts)
+		local expiry = l.expiry()
+		needed, ended = max(needed, expiry), max(ended, l.old_expiry or expiry)
 	end
 	if needed > ended then
-		ended = keep(needed, now)
+		ended = extend_ttl(needed, now)
 		if ended then
 			pcall(trim, limits, ended, needed, now) -- the check is counted, so an error in trim must not fail it
 		end
 	end
 end
 
--- settle ends a lease of loaded limits. It returns how many hits it removed from each count at least, and the state's identity.
--- It removes none if the lease belongs to another state, or if the clock has stepped back, as then its bucket is another.
+-- settle ends a lease of loaded limits. It returns the least number of hits that it removed from a limit, and the
+-- state's identity. It removes none if the lease belongs to another state, or if the clock has stepped back, which
+-- moves its bucket.
 local function settle(limits, lease)
 	local identity = not stepped and call('HGET', key, IDENTITY)
 	identity = identity and sub(identity, 1, 7)
@@ -120,7 +121,7 @@ local function settle(limits, lease)
 	return returned, identity
 end
 
--- identify returns the identity of the key's state at a lease. A state without one gets the identity that the question brings.
+-- identify returns the identity of the key's state at the grant of a lease. A state without one gets that of the spec.
 local function identify(lease, now)
 	local identity = not stepped and call('HGET', key, IDENTITY)
 	identity, stepped = identity and sub(identity, 1, 7) or lease.state, false
@@ -129,13 +130,13 @@ local function identify(lease, now)
 end
 
 -- decide decides a check of a key.
-local function decide(name, asked, now)
+local function decide(name, spec, now)
 	if chunks then
 		clear_key()
 	end
 	key, stepped = name, false
-	local limits, size, less, admitted = asked.limits, asked.size, asked.less, true
-	local last, lease, granted, returned, identity = #limits, asked.lease, 0, 0, nil
+	local limits, size, refund, admitted = spec.limits, spec.size, spec.refund, true
+	local last, lease, granted, returned, identity = #limits, spec.lease, 0, 0, nil
 	if lease and lease.want then
 		granted = lease.want
 	end
@@ -143,11 +144,11 @@ local function decide(name, asked, now)
 		local l = limits[i]
 		local held = l.load(now)
 		if granted > 0 then
-			granted = min(granted, floor((l.requests - held - asked.more) / lease.share) - lease.abandoned)
+			granted = min(granted, floor((l.requests - held - spec.charge) / lease.share) - lease.abandoned)
 		end
 		l.before, l.held = held, held
-		if (size or l.look) > l.requests - held then
-			admitted = asked.op == REFUND
+		if (size or l.look_hits) > l.requests - held then
+			admitted = spec.op == REFUND
 		end
 	end
 	if lease and lease.granted then
@@ -164,12 +165,12 @@ local function decide(name, asked, now)
 	local grown = false
 	for i = 1, last do
 		local l = limits[i]
-		if less > 0 and l.held > 0 then
-			l.refund(min(less, l.held))
+		if refund > 0 and l.held > 0 then
+			l.refund(min(refund, l.held))
 		end
-		local held, field, lasted = l.count(now, (admitted or l.always) and asked.more + granted or 0, granted)
-		l.held, l.lasted = held - granted, lasted
-		if lasted then
+		local held, field, old_expiry = l.count(now, (admitted or l.charges_denied) and spec.charge + granted or 0, granted)
+		l.held, l.old_expiry = held - granted, old_expiry
+		if old_expiry then
 			grown = true
 		end
 		if field == ERASED then
@@ -185,9 +186,9 @@ local function decide(name, asked, now)
 		save()
 	end
 	if grown then
-		prolong(limits, now)
+		extend_expiry(limits, now)
 	end
-	local answer = admitted and allow(limits, last, asked, granted, now) or deny(limits, size, now)
+	local answer = admitted and allow(limits, last, spec, granted, now) or deny(limits, size, now)
 	if lease then
 		return answer .. to_bytes('<ddd', lease.want and granted or returned, identity and from_bytes('<I7', identity) or 0, now)
 	end

@@ -1,11 +1,12 @@
 -- sliding_log: every instant at which something was counted, and the total of the limit's hits up to it.
 --
--- The hits that count are the last total less the total before the first instant in the window. So it does not matter how soon
--- old instants are removed. Totals wrap around at 2^53; fewer hits count at a time.
+-- The number of hits that count is the last total minus the total before the first instant in the window, so old
+-- instants may be removed later. Totals wrap around at 2^53; fewer hits count at a time.
 --
--- Instants are in numbered chunks: a total, then pairs of an instant and the total up to it, 7 bytes each. The last chunk, the
--- tail, is in the header until it is full, so most checks read and write only the header. The chunks from first on are in use;
--- those from low to before first, and from last to before high, are garbage, and are removed bit by bit.
+-- Instants are in numbered chunks: a total, then pairs of an instant and the total up to it, 7 bytes each. The last
+-- chunk, the tail, is in the header until it is full, so most checks read and write only the header. The chunks from
+-- first on are in use; those from low to before first, and from last to before high, are garbage, and are removed bit
+-- by bit.
 
 algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local ROUND = 9007199254740992
@@ -13,26 +14,27 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 	local SWEEP = 8          -- chunks that one check removes
 	local HEADER = 6 * 7
 	local name, window = limit.name, limit.window
-	-- The hits that count are those up to total less those up to base. The oldest and the newest instant that count.
+	-- held = total - base is the number of hits that count; oldest and newest are the first and the last instant that
+	-- count.
 	local held, base, total, oldest, newest
 	-- The numbers of the chunks, and the last chunk itself.
 	local first, last, low, high, tail
-	local changed, lasted
+	local changed, old_expiry
 
 	local function name_of(number)
 		return name .. ':' .. to_bytes('<I7', number)
 	end
 
 	local function chunk_of(number)
-		return number == last and tail or get(name_of(number)) or broken()
+		return number == last and tail or get(name_of(number)) or inconsistent()
 	end
 
-	-- seek returns the first counted instant after a moment, or the first up to which so many hits count: the number of its
-	-- chunk, its place and the chunk.
+	-- seek finds the first counted instant after a moment, or the first up to which so many hits count. It returns the
+	-- number of its chunk, its index there and the chunk.
 	local function seek(moment, hits)
 		local function before(chunk, at)
-			local time, upto = from_bytes('<I7I7', chunk, 14 * at - 6)
-			return time < oldest or time <= moment and (upto - base) % ROUND < hits
+			local time, total_then = from_bytes('<I7I7', chunk, 14 * at - 6)
+			return time < oldest or time <= moment and (total_then - base) % ROUND < hits
 		end
 		local from, to, number = first, last, first -- often it is in the first one
 		while from < to do
@@ -61,8 +63,8 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		tail, base, held, first = to_bytes('<I7', total), total, 0, last
 	end
 
-	-- move drops instants that have left the window, and merges instants after now into now, as the clock stepped back.
-	local function move(now)
+	-- advance drops instants that have left the window. If the clock stepped back, it merges later instants into now.
+	local function advance(now)
 		changed = true
 		if newest > now and oldest >= now then
 			first, oldest = last, now
@@ -85,7 +87,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 	end
 
 	function limit.load(now)
-		changed, lasted = false, false
+		changed, old_expiry = false, false
 		local header = call('HGET', key, name)
 		if not header then
 			held, base, total, oldest, newest = 0, 0, 0, 0, 0
@@ -100,17 +102,17 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		end
 		held = (total - base) % ROUND
 		if held > 0 and (newest > now or oldest <= now - window) then
-			move(now)
+			advance(now)
 		end
 		return held
 	end
 
-	function limit.lasts()
-		return held > 0 and kept(newest + window, window) or 0
+	function limit.expiry()
+		return held > 0 and round_up_expiry(newest + window, window) or 0
 	end
 
 	local function add(now, hits)
-		local was = limit.lasts()
+		local was = limit.expiry()
 		local after = (total - (ROUND - hits)) % ROUND
 		if held > 0 and newest == now then
 			tail = sub(tail, 1, -8) .. to_bytes('<I7', after)
@@ -126,7 +128,7 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 			oldest = now
 		end
 		held, newest, total, changed = held + hits, now, after, true
-		lasted = limit.lasts() ~= was and was
+		old_expiry = limit.expiry() ~= was and was
 	end
 
 	-- refund removes all instants after the one with the last remaining hit, and a part of that one.
@@ -142,11 +144,11 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		last, tail = number, sub(chunk, 1, 14 * at) .. to_bytes('<I7', total)
 	end
 
-	function limit.hold(keep)
-		if keep == held - 1 then
+	function limit.falls_to(most)
+		if most == held - 1 then
 			return oldest + window
 		end
-		local _, at, chunk = seek(MAX_COUNT, held - keep)
+		local _, at, chunk = seek(MAX_COUNT, held - most)
 		return from_bytes('<I7', chunk, 14 * at - 6) + window
 	end
 
@@ -177,6 +179,6 @@ algorithms[3] = function(limit) -- descriptors.SlidingLog
 		if held == 0 and low == first and high == last then
 			return 0, ERASED
 		end
-		return held, to_bytes('<I7I7I7I7I7I7', base, oldest, first, last, low, high) .. tail, lasted
+		return held, to_bytes('<I7I7I7I7I7I7', base, oldest, first, last, low, high) .. tail, old_expiry
 	end
 end

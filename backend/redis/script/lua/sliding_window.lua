@@ -1,39 +1,40 @@
 -- sliding_window: buckets on several levels, and their running sum.
 --
--- The buckets of a level are in chunks, one chunk for each bucket of the level above; fifteen buckets of the coarsest level
--- make a chunk. A header holds the hits in the chunks, their oldest and newest finest bucket, up to where old chunks have
--- been removed, and the live bucket. The live bucket moves into the chunks after its end, so most checks read and write only
--- the header.
+-- The buckets of a level are in chunks, one chunk for each bucket of the level above; fifteen buckets of the coarsest
+-- level make a chunk. A header holds the hits in the chunks, their oldest and newest finest bucket, the bucket before
+-- which old chunks have been removed, and the live bucket. The live bucket moves into the chunks after its end, so most
+-- checks read and write only the header.
 --
--- Leased hits are charged at the grant, and are used until their bucket ends. While hits are leased, the header also holds how
--- many of them are in the live bucket, and how many in the newest, until they are settled. No refund takes those of the live
--- bucket, as they may still be used.
+-- Leased hits are charged at the grant, and are used until their bucket ends. While hits are leased, the header also
+-- holds how many of them are in the live bucket, and how many in the newest, until they are settled. No refund takes
+-- those of the live bucket, as they may still be used.
 --
--- A coarse bucket is written once, when the newest bucket leaves it; until then its finer buckets have its hits. It does not
--- change when its first buckets leave the window, since counting from the oldest bucket on begins on the finest level. So
--- coarse buckets that contain the oldest or the newest bucket are not read, and a hit that comes or goes changes one chunk.
+-- A coarse bucket is written once, when the newest bucket leaves it; until then its finer buckets have its hits. It
+-- does not change when its first buckets leave the window, since counting from the oldest bucket on begins on the
+-- finest level. So coarse buckets that contain the oldest or the newest bucket are not read, and a hit that comes or
+-- goes changes one chunk.
 --
--- Garbage is never read, so it may be removed later: buckets before the oldest, the chunk of a bucket without hits, chunks of
--- the coarsest level outside oldest to newest. In a chunk everything after the newest bucket is zero. A chunk begins with
--- zeros when the newest bucket enters it.
+-- Garbage is never read, so it may be removed later: buckets before the oldest, the chunk of a bucket without hits,
+-- chunks of the coarsest level outside oldest to newest. In a chunk everything after the newest bucket is zero. A chunk
+-- begins with zeros when the newest bucket enters it.
 --
--- This file has what nearly every check needs; wide_window has the rest.
+-- This file has the functions that nearly every check needs; slow_path has the others.
 
 local function sliding_window(limit)
 	local name, window, width = limit.name, limit.window, limit.width
-	local wide = setmetatable({name = name, window = window, width = width, levels = levels_of(name, limit.fans)},
-		wide_window)
-	local finest = wide.levels[1]
+	local slow = setmetatable({name = name, window = window, width = width, levels = levels_of(name, limit.fans)},
+		slow_path)
+	local finest = slow.levels[1]
 	local fan = finest.fan
 	local held, total, oldest, newest, swept, at, live
-	local leased, newest_leased -- hits of the live bucket, and of the newest
+	local leased, newest_leased -- leased hits in the live bucket, and in the newest
 	local now_at, changed
 
-	-- on_slow_path calls a function of wide_window.
+	-- on_slow_path calls a function of slow_path.
 	local function on_slow_path(what, ...)
-		wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live = total, oldest, newest, swept, at, live
-		local found = wide[what](wide, ...)
-		total, oldest, newest, swept, at, live = wide.total, wide.oldest, wide.newest, wide.swept, wide.at, wide.live
+		slow.total, slow.oldest, slow.newest, slow.swept, slow.at, slow.live = total, oldest, newest, swept, at, live
+		local found = slow[what](slow, ...)
+		total, oldest, newest, swept, at, live = slow.total, slow.oldest, slow.newest, slow.swept, slow.at, slow.live
 		return found
 	end
 
@@ -45,8 +46,8 @@ local function sliding_window(limit)
 	local function drop(from)
 		local chunk_name, begin = chunk_at(finest, oldest)
 		if from < begin + fan then
-			local chunk = get(chunk_name) or broken()
-			local first = some(chunk, fan, from - begin)
+			local chunk = get(chunk_name) or inconsistent()
+			local first = first_nonzero(chunk, fan, from - begin)
 			if first then
 				total = total - sum(chunk, fan, oldest - begin, from - begin)
 				oldest = begin + first
@@ -56,8 +57,9 @@ local function sliding_window(limit)
 		on_slow_path('drop', from)
 	end
 
-	-- move drops buckets that have left the window, and moves hits after now into now's bucket.
-	local function move(from)
+	-- advance drops buckets that have left the window. If the clock stepped back, it moves hits of later buckets into
+	-- now's.
+	local function advance(from)
 		changed = true
 		stepped = stepped or leased + newest_leased > 0 and (live > 0 and at > now_at or total > 0 and newest > now_at)
 		if live > 0 and at < from then
@@ -89,14 +91,14 @@ local function sliding_window(limit)
 		local from = (begun - begun % width) / width
 		now_at, changed = (now - now % width) / width, false
 		if live > 0 and (at < from or at > now_at) or total > 0 and (oldest < from or newest >= now_at) then
-			move(from)
+			advance(from)
 		end
 		held = total + live
 		return held
 	end
 
-	function limit.lasts()
-		return held > 0 and kept(leaves(live > 0 and at or newest), window) or 0
+	function limit.expiry()
+		return held > 0 and round_up_expiry(leaves(live > 0 and at or newest), window) or 0
 	end
 
 	-- flush moves the live bucket into the chunks.
@@ -113,7 +115,7 @@ local function sliding_window(limit)
 		if total > 0 then
 			hits = hits + cell(chunk, fan, at - begin)
 		end
-		put(chunk_name, with(chunk, fan, at - begin, hits))
+		put(chunk_name, set_cell(chunk, fan, at - begin, hits))
 		total, newest, live = total + live, at, 0
 		newest_leased, leased = leased, 0
 	end
@@ -125,7 +127,7 @@ local function sliding_window(limit)
 		leased = min(leased, live)
 		if older > 0 then
 			newest_leased = 0
-			on_slow_path('take_chunks', older)
+			on_slow_path('remove_from_chunks', older)
 		end
 	end
 
@@ -142,35 +144,35 @@ local function sliding_window(limit)
 			back = min(lease.unused, newest_leased)
 			newest_leased, changed = max(0, newest_leased - lease.granted), true
 			if back > 0 then
-				on_slow_path('take_chunks', back)
+				on_slow_path('remove_from_chunks', back)
 			end
 		end
 		held = held - back
 		return back
 	end
 
-	function limit.hold(keep)
-		if keep < live then
+	function limit.falls_to(most)
+		if most < live then
 			return leaves(at)
-		elseif keep == held - 1 then
+		elseif most == held - 1 then
 			return leaves(total > 0 and oldest or at)
 		end
-		return leaves((on_slow_path('back', keep - live)))
+		return leaves((on_slow_path('skip_newest', most - live)))
 	end
 
 	function limit.count(_, hits, granted)
-		local lasted = false
+		local old_expiry = false
 		if hits > MAX_COUNT - held then
 			hits = MAX_COUNT - held
 		end
 		if hits > 0 then
 			if live == 0 or at ~= now_at then
-				local was = limit.lasts()
+				local was = limit.expiry()
 				if live > 0 then
 					flush()
 				end
 				at = now_at
-				lasted = was ~= kept(leaves(at), window) and was
+				old_expiry = was ~= round_up_expiry(leaves(at), window) and was
 			end
 			held, live, leased = held + hits, live + hits, leased + granted
 		elseif not changed then
@@ -180,8 +182,8 @@ local function sliding_window(limit)
 			on_slow_path('sweep')
 		end
 		if leased + newest_leased > 0 then
-			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, newest_leased), lasted
+			return held, to_bytes('<I7I7I7I7I7I7I7I7', total, oldest, newest, swept, at, live, leased, newest_leased), old_expiry
 		end
-		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), lasted
+		return held, to_bytes('<I7I7I7I7I7I7', total, oldest, newest, swept, at, live), old_expiry
 	end
 end

@@ -1,13 +1,13 @@
--- token_bucket: a count that leaks evenly, rate hits in a window. Its field has the rate; the time of the last change; how long
--- hits had then been leaking; and the hits counted since that leaking began. The arithmetic is that of window.Tokens in Go,
--- with the same doubles.
+-- token_bucket: a count that leaks evenly, rate hits in a window. Its field has the rate; the time of the last change;
+-- how long hits had been leaking by then; and the hits counted since that leaking began. window.Tokens in Go does the
+-- same arithmetic, with the same doubles.
 
 algorithms[4] = function(limit) -- descriptors.TokenBucket
 	local name, rate, window = limit.name, limit.rate, limit.window
-	-- The hits that count; the hits counted since the start, leaked ones included; until when the key had to last for the
-	-- loaded hits.
-	local held, counted, start, saved
-	local changed, lasted
+	-- held is the hits that count; counted the hits since start, leaked ones included; loaded_expiry the expiry that the
+	-- loaded hits needed.
+	local held, counted, start, loaded_expiry
+	local changed, old_expiry
 
 	-- leaked returns how many hits leak by a rate within an age below a window.
 	local function leaked(age, by)
@@ -16,8 +16,8 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return hits < by and hits or by
 	end
 
-	-- leaks returns the first age at which so many hits have leaked: at least 1, at most the rate.
-	local function leaks(hits, by)
+	-- leak_age returns the first age at which so many hits have leaked. hits is at least 1 and at most the rate.
+	local function leak_age(hits, by)
 		if hits >= by then
 			return window
 		end
@@ -31,30 +31,32 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 		return age
 	end
 
-	-- carried converts an age to another rate: the same share of the next hit has then leaked.
-	local function carried(age, was)
+	-- convert_age converts an age from an old rate, was, to the present one, so that the same share of the next hit has
+	-- leaked.
+	local function convert_age(age, was)
 		local hits = leaked(age, was)
 		if hits > 0 then
-			age = max(0, age - leaks(hits, was))
+			age = max(0, age - leak_age(hits, was))
 		end
-		return min(floor(age * was / rate), leaks(1, rate) - 1)
+		return min(floor(age * was / rate), leak_age(1, rate) - 1)
 	end
 
-	-- drained returns until when a key is kept for hits that leak at a rate. Two microseconds make up for rounding.
-	local function drained(from, hits, by)
+	-- drain_end returns the expiry of a key whose hits leak at a rate. Two microseconds make up for rounding.
+	local function drain_end(from, hits, by)
 		local moment = from + hits * window / by + 2
-		return kept(moment < MAX_COUNT and moment or MAX_COUNT, window)
+		return round_up_expiry(moment < MAX_COUNT and moment or MAX_COUNT, window)
 	end
 
-	-- If the clock stepped back, the whole state moves back. If the rate has changed, hits leak at the new one from now on.
+	-- If the clock stepped back, the whole state moves back. If the rate has changed, hits leak at the new one from now
+	-- on.
 	function limit.load(now)
 		local value = call('HGET', key, name)
-		held, counted, start, saved, changed, lasted = 0, 0, now, 0, false, false
+		held, counted, start, loaded_expiry, changed, old_expiry = 0, 0, now, 0, false, false
 		if not value then
 			return 0
 		end
 		local was, last, age, hits = from_bytes('<I7I7I7I7', value)
-		saved = drained(last - age, hits, was)
+		loaded_expiry = drain_end(last - age, hits, was)
 		if now < last then
 			changed = true
 		else
@@ -69,23 +71,23 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 			held, changed = 0, true
 			return 0
 		elseif was ~= rate then
-			hits, age, changed, lasted = held, carried(age, was), true, saved
+			hits, age, changed, old_expiry = held, convert_age(age, was), true, loaded_expiry
 		end
 		counted, start = hits, now - age
 		return held
 	end
 
-	function limit.lasts()
-		return held > 0 and drained(start, counted, rate) or 0
+	function limit.expiry()
+		return held > 0 and drain_end(start, counted, rate) or 0
 	end
 
 	function limit.refund(hits)
 		held, counted, changed = held - hits, counted - hits, true
 	end
 
-	-- A later moment than the last one that a reply can hold is that one.
-	function limit.hold(keep)
-		local hits, moment = counted - keep, start
+	-- falls_to returns at most the last moment that a reply can hold.
+	function limit.falls_to(most)
+		local hits, moment = counted - most, start
 		if hits > rate then
 			local whole = floor((hits - 1) / rate)
 			if whole * window > MAX_COUNT then
@@ -93,7 +95,7 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 			end
 			moment, hits = moment + whole * window, hits - whole * rate
 		end
-		moment = moment + leaks(hits, rate)
+		moment = moment + leak_age(hits, rate)
 		return moment < MAX_COUNT and moment or MAX_COUNT
 	end
 
@@ -106,11 +108,11 @@ algorithms[4] = function(limit) -- descriptors.TokenBucket
 				counted, start = 0, now
 			end
 			held, counted, changed = held + hits, counted + hits, true
-			lasted = limit.lasts() ~= saved and saved
+			old_expiry = limit.expiry() ~= loaded_expiry and loaded_expiry
 		end
 		if held == 0 then
 			return 0, changed and ERASED
 		end
-		return held, changed and to_bytes('<I7I7I7I7', rate, now, now - start, counted), lasted
+		return held, changed and to_bytes('<I7I7I7I7', rate, now, now - start, counted), old_expiry
 	end
 end

@@ -1,10 +1,10 @@
--- The rare work of a sliding window: when changes are in more than one chunk, or the clock has stepped back. Its functions are
--- made at the first use of one of them.
+-- The functions that a sliding window rarely needs: for changes in more than one chunk, and after the clock has stepped
+-- back. They are made when one of them is first used.
 
 local NAMES = 100 -- most cached names of chunks of a level
 
--- levels_of returns for each level: the finest buckets in one of its buckets, those in one of its chunks, and its buckets in a
--- chunk.
+-- levels_of returns for each level: per and span, the number of finest buckets in a bucket and in a chunk of the level;
+-- and fan, the number of its buckets in a chunk.
 local function levels_of(name, fans)
 	local levels, per = {}, 1
 	for i = 1, #fans do
@@ -31,28 +31,29 @@ local function chunk_at(level, bucket)
 	return name, number * span
 end
 
-local wide_window = {}
+local slow_path = {}
 
-local function wide_functions()
+local function make_functions()
 	local SWEEP = 4     -- most chunks that a check removes
-	local RESTART = 64  -- the same when a window begins anew: all chunks of a window of two levels
-	local LOOK_AT = 3   -- chunks that it may read for each of these
-	local EVICTED = 1000 -- coarsest chunks removed when the clock steps back; one of 15 days each for 41 years
-	local Wide = {}
+	local RESTART = 64  -- most chunks that a check removes when a window begins anew: all those of a window of two levels
+	local LOOK_AT = 3   -- most chunks that a check reads for each removed one
+	local EVICTED = 1000 -- most coarsest chunks that a check removes when the clock steps back; of 15 days each they span 41 years
+	local SlowPath = {}
 
-	-- place is where a finest bucket is counted in a chunk of a level that begins with a finest bucket.
-	local function place(level, begin, finest)
+	-- index returns the index of the cell that counts a finest bucket, in the chunk of a level that begins with the bucket
+	-- begin.
+	local function index(level, begin, finest)
 		return floor((finest - begin) / level.per)
 	end
 
-	-- chunk_of returns the chunk of a level with a finest bucket, nil if nothing in it counts, and its first bucket. The chunks of
-	-- the oldest and the newest bucket exist; for others the bucket above tells whether they do.
-	function Wide:chunk_of(level, finest)
+	-- chunk_of returns the chunk of a level that contains a finest bucket, nil if no hit in it counts, and its first
+	-- bucket. The chunks of the oldest and the newest bucket exist; others exist if the bucket above them has hits.
+	function SlowPath:chunk_of(level, finest)
 		local name, begin = chunk_at(self.levels[level], finest)
 		local above = self.levels[level + 1]
 		if above and begin > self.oldest and begin + self.levels[level].span <= self.newest then
 			local chunk, first = self:chunk_of(level + 1, finest)
-			if not chunk or cell(chunk, above.fan, place(above, first, finest)) == 0 then
+			if not chunk or cell(chunk, above.fan, index(above, first, finest)) == 0 then
 				return nil, begin
 			end
 		end
@@ -60,14 +61,14 @@ local function wide_functions()
 	end
 
 	-- drop subtracts the buckets before the finest bucket "from" from the sum.
-	function Wide:drop(from)
+	function SlowPath:drop(from)
 		self.total = self.total - self:count(self.oldest, from)
 		self.oldest = self:seek(1, from)
 	end
 
-	-- count adds up the finest buckets from one up to, but not including, another; both lie between the oldest and the newest. It
-	-- uses whole coarse buckets, and finer ones on both sides of them.
-	function Wide:count(from, to)
+	-- count adds up the finest buckets from one up to, but not including, another; both lie between the oldest and the
+	-- newest. It uses whole coarse buckets, and finer ones on both sides of them.
+	function SlowPath:count(from, to)
 		local levels, hits, level = self.levels, 0, 1
 		while from < to do
 			while level < #levels and from % levels[level + 1].per == 0 and from + levels[level + 1].per <= to do
@@ -87,10 +88,10 @@ local function wide_functions()
 		return hits
 	end
 
-	-- seek returns the beginning of the first bucket of a level with hits, from a finest bucket on. At the end of a chunk it climbs
-	-- a level, at a bucket with hits it descends. The newest coarse bucket has hits, though it is not written yet. With a bound
-	-- on chunks it stops there and returns how far it came.
-	function Wide:seek(level, from, most)
+	-- seek returns the beginning of the first bucket of a level with hits, from a finest bucket on. At the end of a chunk
+	-- it climbs a level, at a bucket with hits it descends. The newest coarse bucket has hits, though it is not written
+	-- yet. most bounds the number of chunks that it reads; at the bound it returns how far it came.
+	function SlowPath:seek(level, from, most)
 		local levels, lowest = self.levels, level
 		while from <= self.newest do
 			if most == 0 then
@@ -99,9 +100,9 @@ local function wide_functions()
 			most = most and most - 1
 			local chunk, begin = self:chunk_of(level, from)
 			local span, per = levels[level].span, levels[level].per
-			local at = chunk and some(chunk, levels[level].fan, floor((from - begin) / per)) or nil
+			local at = chunk and first_nonzero(chunk, levels[level].fan, floor((from - begin) / per)) or nil
 			if level > 1 and self.newest < begin + span then
-				at = min(at or span, place(levels[level], begin, self.newest))
+				at = min(at or span, index(levels[level], begin, self.newest))
 			end
 			if at then
 				from = max(from, begin + at * per)
@@ -110,73 +111,73 @@ local function wide_functions()
 				end
 				level = level - 1
 			elseif chunk ~= nil and level < #levels and from == begin and from > self.oldest then
-				broken() -- the bucket above has hits, and none of these has
+				inconsistent() -- the bucket above has hits, and none of these has
 			else
 				from, level = begin + span, min(level + 1, #levels)
 			end
 		end
-		broken()
+		inconsistent()
 	end
 
-	-- back removes newest hits from the chunks. It returns the last finest bucket that still has a hit, and how many of its own are
-	-- removed. The chunks must have more hits than these.
-	function Wide:back(hits)
+	-- skip_newest skips the newest hits of the chunks. It returns the finest bucket with the newest hit that is not
+	-- skipped, and how many hits of that bucket are skipped. The chunks must have more hits than these.
+	function SlowPath:skip_newest(hits)
 		local levels, level, finest = self.levels, 1, self.newest
 		while finest >= self.oldest do
 			local chunk, begin = self:chunk_of(level, finest)
-			local stop = place(levels[level], begin, finest) + 1
+			local stop = index(levels[level], begin, finest) + 1
 			local all = chunk and sum(chunk, levels[level].fan, 0, stop) or 0
 			if all <= hits then
 				hits, finest, level = hits - all, begin - 1, min(level + 1, #levels)
 			else
 				local at
-				at, hits = back_from(chunk, levels[level].fan, stop, hits)
+				at, hits = skip_newest(chunk, levels[level].fan, stop, hits)
 				if level == 1 then
 					return begin + at, hits
 				end
 				finest, level = begin + (at + 1) * levels[level].per - 1, level - 1
 			end
 		end
-		broken()
+		inconsistent()
 	end
 
 	-- fold moves the hits of all buckets after the finest bucket now_at into it, and makes it the live one.
-	function Wide:fold(now_at)
+	function SlowPath:fold(now_at)
 		local later = self.total
 		if self.oldest < now_at then
 			later = later - self:count(self.oldest, now_at)
 		end
-		self:take_chunks(later)
+		self:remove_from_chunks(later)
 		self.at, self.live = now_at, self.live + later
 	end
 
-	-- take_chunks removes the newest hits from the chunks.
-	function Wide:take_chunks(hits)
+	-- remove_from_chunks removes the newest hits from the chunks.
+	function SlowPath:remove_from_chunks(hits)
 		if hits == self.total then
 			self.total = 0
 			return
 		end
-		local finest, part = self:back(hits)
+		local finest, part = self:skip_newest(hits)
 		local name, begin = chunk_at(self.levels[1], finest)
 		local fan, chunk, at = self.levels[1].fan, get(name), finest - begin
-		put(name, with(chunk, fan, at, cell(chunk, fan, at) - part))
+		put(name, set_cell(chunk, fan, at, cell(chunk, fan, at) - part))
 		self.total = self.total - hits
 		self:truncate(finest)
 	end
 
-	-- truncate makes a finest bucket the newest. It zeroes everything after it in its chunks, so that these can grow again, and
-	-- removes the garbage that it meets. The rest stays until the key ends.
-	function Wide:truncate(finest)
+	-- truncate makes a finest bucket the newest. It zeroes everything after it in its chunks, so that these can grow
+	-- again, and removes the garbage that it meets. The rest stays until the key ends.
+	function SlowPath:truncate(finest)
 		for i, level in ipairs(self.levels) do
 			local name, begin = chunk_at(self.levels[i], finest)
 			local mine = get(name)
-			local at = place(level, begin, finest)
+			local at = index(level, begin, finest)
 			for behind = at + 1, i > 1 and level.fan - 1 or 0 do
 				if cell(mine, level.fan, behind) > 0 then
 					put(chunk_at(self.levels[i - 1], begin + behind * level.per), false)
 				end
 			end
-			put(name, upto(mine, level.fan, at))
+			put(name, zero_after(mine, level.fan, at))
 			local newest = chunk_at(self.levels[i], self.newest)
 			if newest ~= name then
 				put(newest, false)
@@ -186,8 +187,8 @@ local function wide_functions()
 		self.newest = finest
 	end
 
-	-- evict removes the coarsest chunks after a finest bucket, lest they are taken for chunks with hits when the window moves on.
-	function Wide:evict(finest)
+	-- evict removes the coarsest chunks after a finest bucket, so that they do not count when the window gets there again.
+	function SlowPath:evict(finest)
 		local top = #self.levels
 		local span = self.levels[top].span
 		local first = max(finest + span, self.swept, self.newest - EVICTED * span)
@@ -196,9 +197,9 @@ local function wide_functions()
 		end
 	end
 
-	-- restart prepares for the first bucket of an empty window. It removes the chunks of the old window; if these are too many for
-	-- one check, the next checks remove the rest.
-	function Wide:restart(at)
+	-- restart prepares for the first bucket of an empty window. It removes the chunks of the old window; if these are too
+	-- many for one check, the next checks remove the rest.
+	function SlowPath:restart(at)
 		if self.newest > 0 then
 			self.oldest = self.newest
 			if self:sweep(RESTART) then
@@ -221,9 +222,9 @@ local function wide_functions()
 		self.oldest = at
 	end
 
-	-- enter moves the newest bucket on to a finest bucket: it begins the chunks that it enters, and writes the bucket above each
-	-- chunk that it leaves.
-	function Wide:enter(at)
+	-- enter prepares the chunks for a finest bucket that becomes the newest: it begins the chunks that contain it, and
+	-- writes the coarser bucket above each chunk that is complete.
+	function SlowPath:enter(at)
 		local follows = self.total > 0 or self.newest > 0 -- bucket 0, of 1970, does not count as newest if there are no hits
 		for i, level in ipairs(self.levels) do
 			local name, begin = chunk_at(self.levels[i], at)
@@ -236,15 +237,15 @@ local function wide_functions()
 				local upper, first = chunk_at(self.levels[i + 1], self.newest)
 				local hits = min(MAX_COUNT, left and sum(left, level.fan, 0, level.fan) or 0)
 				local chunk = get(upper) or string.rep('\0', above.fan)
-				put(upper, with(chunk, above.fan, place(above, first, self.newest), hits))
+				put(upper, set_cell(chunk, above.fan, index(above, first, self.newest), hits))
 			end
 			put(name, string.rep('\0', level.fan))
 		end
 	end
 
-	-- sweep removes chunks that lie wholly before the oldest bucket, at most most or, without it, a few. It returns whether none
-	-- are left. The buckets of the second level tell which chunks exist.
-	function Wide:sweep(most)
+	-- sweep removes chunks that lie wholly before the oldest bucket, at most most, by default SWEEP. It returns whether
+	-- none are left. The buckets of the second level tell which chunks exist.
+	function SlowPath:sweep(most)
 		local levels = self.levels
 		local span = levels[1].span
 		local last = floor(self.oldest / span)
@@ -269,12 +270,12 @@ local function wide_functions()
 		return floor(self.swept / span) >= last
 	end
 
-	return Wide
+	return SlowPath
 end
 
-local wide
+local functions
 
-function wide_window.__index(_, name)
-	wide = wide or wide_functions()
-	return wide[name]
+function slow_path.__index(_, name)
+	functions = functions or make_functions()
+	return functions[name]
 end
