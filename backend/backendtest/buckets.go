@@ -67,7 +67,7 @@ func (b *Buckets) advance(now window.Instant) {
 		}
 	}
 	for k := range b.hits {
-		if b.leaves(k) <= now {
+		if b.expiryOf(k) <= now {
 			b.change(k, 0)
 			delete(b.leased, k)
 		}
@@ -85,7 +85,7 @@ func (b *Buckets) stepsBack(now window.Instant) bool {
 }
 
 // leaves returns the first moment at which a bucket no longer counts.
-func (b *Buckets) leaves(k int64) window.Instant { return window.Instant(k+1)*b.width + b.after }
+func (b *Buckets) expiryOf(k int64) window.Instant { return window.Instant(k+1)*b.width + b.after }
 
 // change gives a bucket another count.
 func (b *Buckets) change(k int64, hits uint64) {
@@ -154,7 +154,7 @@ func (b *Buckets) Until(now window.Instant, keep uint64) window.Instant {
 			break
 		}
 		if left -= b.hits[k]; left <= keep {
-			return b.leaves(k)
+			return b.expiryOf(k)
 		}
 	}
 	return now

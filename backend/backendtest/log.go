@@ -48,8 +48,8 @@ func (g *exactLog) count(n uint64) {
 	g.hits = append(g.hits, logged{n, g.clock, g.passed})
 }
 
-// takeBack removes the newest n hits.
-func (g *exactLog) takeBack(n uint64) {
+// removeNewest removes the newest n hits.
+func (g *exactLog) removeNewest(n uint64) {
 	for i := len(g.hits) - 1; i >= 0 && n > 0; i-- {
 		part := min(n, g.hits[i].n)
 		g.hits[i].n -= part

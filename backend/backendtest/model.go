@@ -96,7 +96,7 @@ func (m *model) decide(op backend.Op, hits uint64, now window.Instant) backend.D
 	for i := range m.counts {
 		switch charged := len(denying) == 0 || m.rule.charge.Always(&m.rule.limits[i]); {
 		case op == backend.Refund:
-			m.logs[i].takeBack(min(hits, before[i]))
+			m.logs[i].removeNewest(min(hits, before[i]))
 			m.counts[i].Add(now, -int64(min(hits, window.MaxCount)))
 		case op == backend.Count && charged:
 			m.logs[i].count(min(hits, window.MaxCount-before[i]))

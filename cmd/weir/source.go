@@ -29,7 +29,7 @@ func openSource(flag string, settings *config.Settings, m *stats.Metrics, log *s
 		server, err := settings.XDS(log)
 		server.OnError = failed
 		return configSource{xds.New(server), server.Server, func() {
-			log.Info("SIGHUP ignored: the configuration server pushes changes", "server", server.Server)
+			log.Info("SIGHUP ignored", "reason", "the configuration server pushes changes", "server", server.Server)
 		}}, err
 	case settings.FromXDS():
 		log.Warn("configuration server ignored: --config takes precedence over CONFIG_TYPE", "server", settings.XDSServer, "config", flag)

@@ -72,7 +72,7 @@ func (s *statistics) openPrometheus(settings *config.Settings) error {
 		}
 	}
 	if err != nil && settings.OptionalSinks {
-		s.log.Error("PROMETHEUS_MAPPER_YAML cannot be used: the default mapping holds", "error", err)
+		s.log.Error("PROMETHEUS_MAPPER_YAML cannot be used", "error", err, "effect", "the default mapping is used")
 		c.Mapping = ratelimit.DefaultMapping(settings.PrometheusMilliseconds)
 		exporter, err = ratelimit.NewPrometheus(c)
 	}

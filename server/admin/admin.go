@@ -55,9 +55,9 @@ const maxRuleAnswers, maxProfiles = 4, 4
 func Handler(p Parts) http.Handler {
 	mux := http.NewServeMux()
 	registerHealth(mux, &p)
-	mux.Handle("GET /metrics", make(connlimit.Semaphore, connlimit.Scrapes).Bound(p.Metrics, connlimit.ScrapeTime))
+	mux.Handle("GET /metrics", make(connlimit.Semaphore, connlimit.Scrapes).Bound(p.Metrics, connlimit.ScrapeTimeout))
 	semaphore := make(connlimit.Semaphore, maxRuleAnswers)
-	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, semaphore.Bound(h, connlimit.ReadTime)) }
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, semaphore.Bound(h, connlimit.ReadTimeout)) }
 	if p.Stats != nil {
 		handle("GET /stats", p.Stats)
 	}
@@ -168,7 +168,7 @@ func registerPage(mux *http.ServeMux, likeRatelimit bool) {
 }
 
 func registerProfiles(mux *http.ServeMux) {
-	mux.Handle("/debug/pprof/", make(connlimit.Semaphore, maxProfiles).Bound(http.HandlerFunc(pprof.Index), connlimit.ProfileTime))
+	mux.Handle("/debug/pprof/", make(connlimit.Semaphore, maxProfiles).Bound(http.HandlerFunc(pprof.Index), connlimit.ProfileTimeout))
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

@@ -53,10 +53,10 @@ func TestExportHasAllStoredHits(t *testing.T) {
 			"domain,path,outcome,value,start,width,sum,peak\nshop,user/path=%2Fpay,within,,1788307200,86400,17,17\nshop,user/path=%2Fpay,within,,1793534400,3600,13,13\n"},
 		{"path=user/path%3D/pay&outcome=within&from=2026-11-19T12:00:01Z&to=2026-11-21T11:59:00Z",
 			"domain,path,outcome,value,start,width,sum,peak\nshop,user/path=%2Fpay,within,,1795258860,60,5,5\n"},
-		{"domain=mail&format=openmetrics", "# HELP weir_hits Hits, by what became of them.\n# TYPE weir_hits counter\n" +
+		{"domain=mail&format=openmetrics", "# HELP weir_hits Hits by outcome.\n# TYPE weir_hits counter\n" +
 			`weir_hits_total{domain="mail",path="from",outcome="over"} 0 1791763200` + "\n" +
 			`weir_hits_total{domain="mail",path="from",outcome="over"} 9 1791849600` + "\n# EOF\n"},
-		{"domain=mail&format=openmetrics&from=-1h&to=-0m", "# HELP weir_hits Hits, by what became of them.\n# TYPE weir_hits counter\n" +
+		{"domain=mail&format=openmetrics&from=-1h&to=-0m", "# HELP weir_hits Hits by outcome.\n# TYPE weir_hits counter\n" +
 			`weir_hits_total{domain="mail",path="from",outcome="over"} 9 1795262280` + "\n" +
 			`weir_hits_total{domain="mail",path="from",outcome="over"} 15 1795262340` + "\n# EOF\n"},
 		{"outcome=near&format=openmetrics", "# EOF\n"},

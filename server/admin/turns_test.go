@@ -41,12 +41,12 @@ func TestAnswerHoldsItsSemaphoreUntilRead(t *testing.T) {
 		within              time.Duration
 		busy                string
 	}{
-		{"/metrics", "/metrics", "/stats", connlimit.Scrapes, connlimit.ScrapeTime, "2 other answers are being made"},
-		{"/stats", "/stats", "/livez", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
-		{"/rlconfig", "/api/v1/rules", "/metrics", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
-		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
-		{"/api/v1/denials", "/rlconfig", "/", maxRuleAnswers, connlimit.ReadTime, "4 other answers"},
-		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxProfiles, connlimit.ProfileTime, "4 other answers"},
+		{"/metrics", "/metrics", "/stats", connlimit.Scrapes, connlimit.ScrapeTimeout, "2 other answers are being made"},
+		{"/stats", "/stats", "/livez", maxRuleAnswers, connlimit.ReadTimeout, "4 other answers"},
+		{"/rlconfig", "/api/v1/rules", "/metrics", maxRuleAnswers, connlimit.ReadTimeout, "4 other answers"},
+		{"/api/v1/rules", "/api/v1/denials", "/readyz", maxRuleAnswers, connlimit.ReadTimeout, "4 other answers"},
+		{"/api/v1/denials", "/rlconfig", "/", maxRuleAnswers, connlimit.ReadTimeout, "4 other answers"},
+		{"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/stats", maxProfiles, connlimit.ProfileTimeout, "4 other answers"},
 		{history, history, export, maxHistoryAnswers, readTimeout, "2 other answers"},
 		{export, export, history, maxExports, readTimeout, "Another export of the history is being read"},
 	} {

@@ -13,7 +13,7 @@ const Scrapes = 2
 
 // How long a handler may take to write its answer, which includes how long the client takes to read it. A slow client
 // holds the semaphore as long. Prometheus gives up after ten seconds.
-const ScrapeTime, ReadTime, ProfileTime = 10 * time.Second, 30 * time.Second, time.Minute
+const ScrapeTimeout, ReadTimeout, ProfileTimeout = 10 * time.Second, 30 * time.Second, time.Minute
 
 const acquireTimeout = 10 * time.Second // how long a request waits for the semaphore
 

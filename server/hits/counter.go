@@ -59,7 +59,7 @@ func (c *Counter) RecordUnlimited(rule *descriptors.Rule, d descriptors.Descript
 type Modes struct {
 	NearRatio float32 // the share of a limit above which hits are near it
 	Shadow    bool    // the rule is in shadow mode
-	Passes    bool    // hits over the limit are let through for another reason, such as a quota with room
+	Passing   bool    // hits over the limit are let through for another reason, such as a quota with room
 }
 
 // Event is a check that counts or refunds, and its decision.
@@ -89,7 +89,7 @@ func (c *Counter) Record(e *Event, modes Modes) {
 	}
 	fit, near := split(check, d, modes.NearRatio)
 	beyond := history.Over
-	if modes.Shadow || modes.Passes {
+	if modes.Shadow || modes.Passing {
 		beyond = history.Shadow
 	}
 	n[history.Within], n[history.Near], n[beyond] = min(fit, MaxHits), min(near, MaxHits), min(check.Hits-fit, MaxHits)

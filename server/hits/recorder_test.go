@@ -91,7 +91,7 @@ func TestDrainReturnsEachHitOnce(t *testing.T) {
 	table := r.Table(c)
 	counterAt(table, c, "shop", "user", "ann").Record(checkOf(5), nearTwo, modes)
 	counterAt(table, c, "shop", "user", "bob").Record(checkOf(3), over, modes)
-	counterAt(table, c, "shop", "tenant", "a/b").Record(checkOf(4), over, Modes{Passes: true})
+	counterAt(table, c, "shop", "tenant", "a/b").Record(checkOf(4), over, Modes{Passing: true})
 	counterAt(table, c, "shop", "nothing", "").RecordUnlimited(6)
 	counterAt(table, c, "nowhere", "user", "ann").RecordUnlimited(7)
 	counterAt(table, c, "elsewhere", "user", "ann").RecordUnlimited(1)

@@ -116,7 +116,7 @@ func (q *Quota) check(op backend.Op, n uint64) backend.Check {
 // were none.
 func (l *Limiter) recordUsage(u *Usage, check *backend.Check, d *backend.Decision) {
 	event := hits.Event{Rule: u.Rule, Descriptor: u.Descriptor, Key: l.recorder.Key(check.Key), At: u.At, Check: check, Decision: d}
-	modes := hits.Modes{NearRatio: l.options.NearRatio, Shadow: u.Rule.Shadow, Passes: l.options.Shadow}
+	modes := hits.Modes{NearRatio: l.options.NearRatio, Shadow: u.Rule.Shadow, Passing: l.options.Shadow}
 	counter := u.rules.hits.Counter(u.Rule, u.Domain)
 	check.Op = backend.Count
 	if d.Err != nil || d.Source.Degraded() {

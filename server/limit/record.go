@@ -51,7 +51,7 @@ func (l *Limiter) record(c *Call) {
 		if p.recorded { // a quota that is over refuses only with all others
 			c.rules.hits.At(p.index).Record(
 				&hits.Event{Rule: s.Rule, Descriptor: entries, Override: s.Override, Key: p.key, At: c.At, Check: check, Decision: d},
-				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passes: l.options.Shadow || s.Quota && c.Result != OverLimit})
+				hits.Modes{NearRatio: l.options.NearRatio, Shadow: p.shadow, Passing: l.options.Shadow || s.Quota && c.Result != OverLimit})
 		}
 		if s.Outcome == ShadowOver || s.Outcome == Over && refused {
 			denial := denials.FromCheck(c.At, check, d)

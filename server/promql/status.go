@@ -22,10 +22,10 @@ func (h *Handler) buildInfo(*request) *answer {
 // metrics are the metrics of the history: name, type and help.
 var metrics = [][3]string{
 	{engine.HitsPeak, "gauge", "Hits in the largest minute of the stored bucket that holds the moment, by outcome."},
-	{engine.HitsTotal, "counter", "Hits by rule and what became of them: within its limits, over, which is denied, shadow, " +
-		"over but let through, or degraded, decided without a store."},
+	{engine.HitsTotal, "counter", "Hits by rule and outcome: within (the limits), over (denied), shadow (over the limits, but let through) " +
+		"or degraded (decided without a store)."},
 	{engine.LimitRequests, "gauge", "Requests that a limit allows, as configured now: what it was in the past is not stored."},
-	{engine.NearTotal, "counter", "Of the hits within, those above NEAR_LIMIT_RATIO of the limit."},
+	{engine.NearTotal, "counter", "Hits within the limit, but above NEAR_LIMIT_RATIO of it."},
 }
 
 // metadata answers with the metrics.

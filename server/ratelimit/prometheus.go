@@ -156,7 +156,7 @@ func (p *Prometheus) Handler() http.Handler {
 	return make(connlimit.Semaphore, connlimit.Scrapes).Bound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.update()
 		text.ServeHTTP(w, r)
-	}), connlimit.ScrapeTime)
+	}), connlimit.ScrapeTimeout)
 }
 
 // mappedSeries returns a function that shows values of a statistic. It shows nothing if the mapping drops the

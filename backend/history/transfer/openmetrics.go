@@ -16,7 +16,7 @@ type family struct {
 }
 
 var families = []family{
-	{"weir_hits", "Hits, by what became of them.", []history.Outcome{history.Within, history.Over, history.Shadow, history.Degraded}},
+	{"weir_hits", "Hits by outcome.", []history.Outcome{history.Within, history.Over, history.Shadow, history.Degraded}},
 	{"weir_near_hits", "Hits that were within a limit, but close to it.", []history.Outcome{history.Near}},
 }
 
