@@ -212,7 +212,7 @@ func (s *Server) drain(kill context.Context) error {
 	select {
 	case <-stopped:
 	case <-drainCtx.Done():
-		s.parts.Log.Warn("drain timed out: open calls are cancelled", "reason", context.Cause(drainCtx))
+		s.parts.Log.Warn("open calls are cancelled", "reason", context.Cause(drainCtx))
 		s.grpc.Stop()
 		<-stopped
 	}

@@ -58,7 +58,10 @@ func (s *Store) logCallMode(server string, mode pipeline.CallMode) {
 	if mode.TakesNoWrites() || !s.logged.Due(server, mode.Command+mode.Foreign, 0) {
 		return
 	}
-	log := s.servers.Config.Log.With("server", server, "command", mode.Command, "name", mode.Name, "refused", mode.Refused)
+	log := s.servers.Config.Log.With("server", server, "command", mode.Command, "name", mode.Name)
+	if mode.Refused != nil {
+		log = log.With("refused", mode.Refused)
+	}
 	if mode.Foreign != "" {
 		log.Warn("foreign redis library", "library", mode.Foreign,
 			"remedy", "ACL SETUSER OTHER -function, for all others; FUNCTION DELETE "+mode.Foreign)

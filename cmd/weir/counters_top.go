@@ -23,7 +23,7 @@ type countersTop struct {
 	By     string            `default:"hits" help:"What to rank by: hits, within, over (denied), shadow, degraded or near."`
 	N      rowCount          `default:"20" short:"n" help:"How many to list, at most 1000."`
 	From   historycmd.Moment `placeholder:"T" help:"Ask the history of all weirs, from then on: -1h, 2026-11-15 or '2026-11-15 12:00'."`
-	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; now unless given."`
+	To     historycmd.Moment `placeholder:"T" help:"Likewise, before then; by default now."`
 	TZ     string            `name:"tz" placeholder:"ZONE" help:"Read and show times as in this time zone: Europe/Berlin."`
 	terminal.ProgressFlag
 	portFlags

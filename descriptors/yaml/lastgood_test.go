@@ -102,7 +102,7 @@ func TestUpdateNamesTheAffectedDomains(t *testing.T) {
 	kept := first.LastGood.Update(good[:1], Problems{{File: "d"}})
 	never := first.LastGood.Update([]File{file("a", wrong("a")), good[1], file("c", wrong("c\\x"))}, nil)
 	for want, r := range map[string]Update{
-		"have an unknown domain, whose requests are admitted unless another file has it: x, y": first,
+		"are files of an unknown domain, whose requests are admitted unless another file has it: x, y": first,
 		"keep their last valid version: b": kept,
 		`keep their last valid version: a; never had a valid version, so that requests cannot be decided: c\x`: never,
 	} {

@@ -73,6 +73,6 @@ func (u *Update) consequences() string {
 	}
 	add("keep their last valid version", u.Restored)
 	add("never had a valid version, so that requests cannot be decided", u.LastGood.broken)
-	add("have an unknown domain, whose requests are admitted unless another file has it", u.Unknown)
+	add("are files of an unknown domain, whose requests are admitted unless another file has it", u.Unknown)
 	return strings.Join(parts, "; ")
 }

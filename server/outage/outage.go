@@ -53,7 +53,7 @@ func (l *Log) Run(ctx context.Context) {
 		case <-timer:
 		case <-ctx.Done():
 			l.endedAt = cmp.Or(l.endedAt, l.recoveredAt, time.Now())
-			l.end("weir ends: servers of " + l.Kind + " cannot count")
+			l.end("servers of " + l.Kind + " still cannot count at shutdown")
 			return
 		}
 	}

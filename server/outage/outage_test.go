@@ -123,7 +123,7 @@ func TestOutageIsTwoLogLines(t *testing.T) {
 		s.decide(descriptors.PolicyAllow, 7)
 		s.end()
 		synctest.Wait()
-		s.wantLine("the end of weir ends it", `msg="weir ends`, "after=500ms allow=7")
+		s.wantLine("the end of weir ends it", `msg="servers of Redis still cannot count at shutdown"`, "after=500ms allow=7")
 	})
 }
 

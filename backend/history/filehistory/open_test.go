@@ -23,7 +23,7 @@ func TestOpenReportsAFileInUse(t *testing.T) {
 	c := Config{Dir: t.TempDir(), Retention: history.DefaultRetention()}
 	s := opened(t, Open, c)
 	_, err := Open(c) // the lock belongs to the opened file, so this process can be the second
-	want := "history file " + filepath.Join(c.Dir, Name) + " is in use by another weir: ask it over --admin"
+	want := "history file " + filepath.Join(c.Dir, Name) + " is in use by another weir (commands ask it by --admin)"
 	if !errors.Is(err, ErrInUse) || err.Error() != want {
 		t.Errorf("a second Open says %v, want %q", err, want)
 	}

@@ -28,7 +28,7 @@ const lockTimeout = time.Second
 
 var (
 	// ErrInUse means that another process has locked the file.
-	ErrInUse = errors.New("is in use by another weir: ask it over --admin")
+	ErrInUse = errors.New("is in use by another weir (commands ask it by --admin)")
 	// ErrDamaged means that the file has something that weir did not write. The store deletes nothing.
 	ErrDamaged = errors.New("is damaged: stop weir and move the file away; a new one will begin empty")
 	// ErrFormat means that another version or program wrote the file. The store does not change it.

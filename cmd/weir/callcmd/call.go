@@ -32,7 +32,7 @@ type Command struct {
 	CA         string `name:"ca" group:"TLS" placeholder:"FILE" help:"Authorities to trust, in PEM, instead of those of the system."`
 	Cert       string `group:"TLS" placeholder:"FILE" help:"The client's own certificate, in PEM."`
 	Key        string `group:"TLS" placeholder:"FILE" help:"Its key."`
-	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; the host of --addr unless given."`
+	ServerName string `group:"TLS" placeholder:"NAME" help:"The name that the server's certificate must have; by default the host of --addr."`
 
 	Rate float64       `group:"Many calls" placeholder:"R" help:"Calls a second, one after the other."`
 	For  time.Duration `group:"Many calls" placeholder:"30s" help:"How long to call with --rate; without it, until Ctrl-C."`

@@ -22,7 +22,7 @@ import (
 
 type demoCommand struct {
 	Days  int    `default:"400" placeholder:"N" help:"How many days to make up, 1 to 3650."`
-	Until Moment `placeholder:"T" help:"Where to end, as --to of weir history show; now unless given."`
+	Until Moment `placeholder:"T" help:"Where to end, as --to of weir history show; by default now."`
 	terminal.ProgressFlag
 	Serve bool `help:"Make up what is missing until now, then serve it as weir serve does, and send it the requests of the shop's Envoys."`
 }

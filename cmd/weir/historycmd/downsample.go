@@ -15,16 +15,16 @@ import (
 
 // Downsample moves old points of the history to coarser tiers.
 type Downsample struct {
-	Once   bool `help:"Run once and end, which it does in any case."`
+	Once   bool `help:"No effect: the command always runs once."`
 	DryRun bool `help:"Only count the series that are due."`
 	terminal.ProgressFlag
 }
 
 // Help returns what weir downsample --help shows below the first sentence.
 func (*Downsample) Help() string {
-	return `For a CronJob beside weirs that keep their history in the Redis of this environment: minutes become 5 minutes after
-a day, hours after a week, days after a month, and what is older than the retention is dropped. Each move is one atomic
-step: the command may be stopped or killed anywhere, run again, and run several times at once, and no hit is lost or
+	return `For a CronJob beside weirs that keep their history in the Redis of this environment: buckets of a minute become 5
+minutes after a day, then hours after a week and days after a month; days older than the retention are dropped. Each
+step is atomic: the command may be stopped or killed anywhere, run again, and run several times at once, and no hit is lost or
 counted twice. A history that is not in Redis needs no CronJob: its weir serve does it. Exit code: 0, or 2 if it failed
 or was stopped.`
 }

@@ -86,9 +86,9 @@ type valueFlag struct {
 
 // rangeFlags select a time range, for show, top and export.
 type rangeFlags struct {
-	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; unless given an hour before --to, of export with the first hit, of suggest and simulate 30 days before."`
-	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. Now unless given, of openmetrics 3 hours ago."`
-	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; unless given, that of this process."`
+	From Moment `placeholder:"T" help:"Where to begin: -30d, 2026-11-15 (the beginning of that day), or '2026-11-15 12:00'; by default an hour before --to (export: the first hit; suggest and simulate: 30 days before)."`
+	To   Moment `placeholder:"T" help:"Where to end, likewise: 2026-11-16 is the beginning of that day. By default now (OpenMetrics: 3 hours ago)."`
+	TZ   string `name:"tz" placeholder:"ZONE" help:"Read and show times, and cut days, as in this time zone, such as Europe/Berlin; by default that of this process."`
 }
 
 // addTo adds the range to a query. Days, and times without a zone, are in the zone of --tz or else of the output,

@@ -29,7 +29,7 @@ file in DATA_DIR, while no weir serve has it. cmd/weir/OPERATION.md has the colu
 
 All rows are checked before the first is counted. A file counts once: after an interruption, run the same command again
 within 7 days. A part of it, or a later export, is refused where the history holds as many hits already, unless you --add.
-Exit code: 0, 1 if hits were refused as their series is full, 2 for an error; --dry-run has those of the run, but for 1.`
+Exit code: 0, 1 if hits were refused as their series is full, 2 for an error; --dry-run never ends with 1.`
 }
 
 func (c *importCommand) Run(ctx context.Context, out terminal.Output) error {

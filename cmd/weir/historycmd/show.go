@@ -20,7 +20,7 @@ type showCommand struct {
 	printFlags
 	rangeFlags
 	seriesFlags
-	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz), 1w; unless given, as many are drawn as fit."`
+	Step string `placeholder:"WIDTH" help:"Cut the range into buckets this wide: 15m, 6h, 1d (days of --tz), 1w; by default as many are drawn as fit."`
 }
 
 func (*showCommand) Help() string { return exitCodes }

@@ -35,8 +35,8 @@ type Command struct {
 
 	Descriptor string        `placeholder:"K=V,K=V" help:"What a --pattern asks; # stands for a caller's number."`
 	Callers    int           `default:"1" placeholder:"N" help:"How many callers a --pattern has, or --from-history for each value that the history keeps."`
-	Rate       string        `placeholder:"10/minute" help:"How often each caller of a --pattern, but boundary, asks on average; as often as its first limit admits unless given."`
-	For        time.Duration `placeholder:"1h" help:"How long a --pattern goes on; 1h, of a day 24h, or 10 windows if that is longer, unless given."`
+	Rate       string        `placeholder:"10/minute" help:"Average rate of each caller of a --pattern other than boundary; by default what the first limit admits."`
+	For        time.Duration `placeholder:"1h" help:"How long a --pattern goes on; by default 1h (24h for the pattern day), or 10 windows if that is longer."`
 	Seed       uint64        `default:"1" help:"Another number makes up other traffic."`
 
 	historycmd.RuleFlags
@@ -222,7 +222,7 @@ func (c *Command) checkTraffic() error {
 		{"--for", c.For != 0, []string{"--pattern"}},
 		{"--callers", c.Callers > 1, []string{"--pattern", "--from-history"}},
 		{"--seed", c.Seed > 1, []string{"--pattern", "--from-history"}},
-		{"--from, --to and --admin", c.From+c.To != "" || c.Address != "", []string{"--from-history"}},
+		{"--from, --to or --admin", c.From+c.To != "" || c.Address != "", []string{"--from-history"}},
 	} {
 		if f.given && !slices.Contains(f.of, chosen[0]) {
 			return fmt.Errorf("%s is not for %s, but for %s", f.flags, chosen[0], strings.Join(f.of, " and "))
